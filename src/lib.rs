@@ -1,0 +1,29 @@
+//! **blockyard**: a caching GPU memory allocator with introspection.
+//!
+//! GPU memory is requested from the driver in big *segments* and handed out in *blocks*. The rooms of this
+//! crate, from the ground up (a room may use rooms in lower rows, never one in its own row or above):
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`vocab`] | nouns only: units, identifiers, the protocol between the core and the world |
+//! | [`policy`] | what to do, as pure functions and data; [`store`]: what is where |
+//! | [`heap`] | `apply(Input) -> Output`, pure and deterministic; [`ledger`]: a fold over its changes |
+//! | `device` | the simulated, recorded and host devices; `lab`: replay and the naive twin; `trace`: what is written down |
+//!
+//! `ARCHITECTURE.md` in the repository has the picture and the rules.
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod heap;
+pub mod ledger;
+pub mod policy;
+pub mod store;
+pub mod vocab;
+
+#[cfg(feature = "std")]
+pub mod device;
+#[cfg(feature = "std")]
+pub mod lab;
+#[cfg(feature = "std")]
+pub mod trace;

@@ -1,0 +1,11 @@
+//! Trace: the types that are written down and read back: recordings and snapshots.
+//!
+//! Asked by the tools and by whoever records. Never knows a device. Our own versioned formats are written here;
+//! the formats of other programs are read in the tools.
+
+pub mod recording;
+
+pub use recording::{
+    Attachment, DeviceTrace, Event, FinalBlock, FinalSegment, Frame, Interner, Kind, NO_ALLOCATION,
+    Notice, Recording, Stack, StackId,
+};

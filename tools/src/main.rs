@@ -1,0 +1,2 @@
+//! The binary `blockyard`.
+fn main() {}
