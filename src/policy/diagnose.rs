@@ -1,1 +1,63 @@
 //! Diagnose: from the numbers of a failed request to the cause, in one word.
+//!
+//! Order of tests: what could never fit; what the driver refused against its own books; whether all free bytes
+//! together would do (then the cause is where they are, the larger figure first); else the limit or the device.
+
+use crate::vocab::{Report, RungOutcome, Verdict};
+
+/// The cause. Reads every field of the report but `verdict`.
+#[must_use]
+pub fn verdict(report: &Report) -> Verdict {
+    let cap = report.limit_bytes.into_iter().chain(report.device_bytes).min();
+    if report.rounded_bytes >= super::size::IMPOSSIBLE
+        || cap.is_some_and(|cap| report.rounded_bytes > cap)
+    {
+        return Verdict::ImpossibleSize;
+    }
+    let refused =
+        report.rungs.iter().any(|(_, outcome)| matches!(outcome, RungOutcome::Refused(_)));
+    let Some(room) = report.room_bytes() else {
+        return if refused { Verdict::HiddenConsumer } else { Verdict::Capacity };
+    };
+    let driver = report.driver_bytes.max(report.rounded_bytes);
+    let paged =
+        report.page_bytes.map_or(driver, |page| report.rounded_bytes.next_multiple_of(page));
+    if refused && room >= driver.max(paged) {
+        return Verdict::HiddenConsumer;
+    }
+    if room >= report.rounded_bytes {
+        return Verdict::Granularity;
+    }
+    let free = report.cached_free_bytes() + report.awaiting_free_bytes;
+    if room + free >= report.rounded_bytes {
+        return where_the_free_bytes_are(report);
+    }
+    let device_room =
+        report.device_bytes.map_or(0, |device| device.saturating_sub(report.reserved_bytes));
+    if report.limit_bytes.is_some() && device_room + free >= report.rounded_bytes {
+        Verdict::Limit
+    } else {
+        Verdict::Capacity
+    }
+}
+
+/// The holder of most of the free bytes. A range elsewhere that would have served the request outright
+/// counts before any sum of fragments.
+fn where_the_free_bytes_are(report: &Report) -> Verdict {
+    let holders = [
+        (report.own_free_bytes, Verdict::Fragmentation),
+        (report.awaiting_free_bytes, Verdict::AwaitingFree),
+        (report.other_stream_free_bytes, Verdict::OtherStream),
+        (report.other_class_free_bytes, Verdict::OtherPool),
+        (report.other_pool_free_bytes, Verdict::PrivatePool),
+    ];
+    let fits_elsewhere = report.largest_free_anywhere_bytes >= report.rounded_bytes;
+    let skipped = usize::from(fits_elsewhere);
+    let mut best = holders[skipped];
+    for holder in &holders[skipped + 1..] {
+        if holder.0 > best.0 {
+            best = *holder;
+        }
+    }
+    best.1
+}
