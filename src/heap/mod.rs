@@ -1,1 +1,57 @@
-//! Heap.
+//! Heap: the core. `apply(Input) -> Output`, pure and deterministic (**H4**: same inputs, same outputs).
+//!
+//! Owns all state: blocks, segments, free lists, pending frees and the errands that wait for the device. Asked by
+//! whoever pumps it. Never knows a device, a lock, a clock or a file: it returns wants and hears answers.
+//!
+//! | file | what |
+//! |---|---|
+//! | `state` | the state and its small helpers |
+//! | `serve` | from a request to a block: search, split, hand out |
+//! | `climb` | the ladder: what is tried, in order, when the search fails |
+//! | `grow` | asking the driver for segments and pages |
+//! | `retire` | from a free to a free block: fences, merging |
+//! | `reclaim` | giving memory back |
+//! | `seed` | starting from a known layout; `view`: looking; `audit`: proving |
+
+mod audit;
+mod climb;
+mod grow;
+mod reclaim;
+mod retire;
+pub mod seed;
+mod serve;
+mod state;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use audit::Violation;
+pub use state::Heap;
+
+use crate::vocab::{Fault, Input, Observe, Output};
+
+impl Heap {
+    /// Takes one input and says what follows. O(log n) for requests that the cache serves and for frees.
+    /// Every change is told to `sink` in order.
+    #[inline]
+    pub fn apply(&mut self, input: Input, sink: &mut impl Observe) -> Output {
+        match input {
+            Input::Alloc { ticket, bytes, stream, pool } => {
+                self.alloc(ticket, bytes, stream, pool, sink)
+            }
+            Input::Free { block } => self.free(block, sink),
+            Input::Use { block, stream } => self.use_on(block, stream),
+            Input::Trim { ticket, target } => self.trim(ticket, target, sink),
+            Input::Retire { pool } => self.retire_pool(pool),
+            Input::Retry { ticket } => match self.take_errand(ticket, true) {
+                Some(errand) => self.restart(errand, sink),
+                None => Output::Refused { fault: Fault::UnknownTicket },
+            },
+            Input::Answer { ticket, answer } => match self.take_errand(ticket, false) {
+                Some(errand) => self.resume(errand, answer, sink),
+                None => Output::Refused { fault: Fault::UnknownTicket },
+            },
+        }
+    }
+}

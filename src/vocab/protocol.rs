@@ -102,6 +102,13 @@ pub enum Output {
         /// Why, as plain data.
         report: Box<Report>,
     },
+    /// The driver failed for another reason than memory; the request no longer exists.
+    DriverFailed {
+        /// The request.
+        ticket: Ticket,
+        /// What the driver said.
+        fault: Fault,
+    },
     /// A trim is done.
     Trimmed {
         /// The request, which no longer exists.
@@ -197,6 +204,13 @@ pub enum Answer {
     Granted {
         /// Its first byte.
         base: Address,
+    },
+    /// A shorter range than was asked for starts here (to [`Want::ReserveRange`] only).
+    GrantedRange {
+        /// Its first byte.
+        base: Address,
+        /// Its size, whole pages, at most what was asked for.
+        bytes: u64,
     },
     /// The whole range is mapped.
     Mapped,

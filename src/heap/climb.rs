@@ -1,0 +1,316 @@
+//! Climb: the way from a request that the cache did not serve to a block, or to out-of-memory.
+//!
+//! The policy's ladder is data; this file climbs it. An [`Errand`] is one climb (or trim, or row of fences) and
+//! survives between a want and its answer. **L1** rungs only rise between answers; a parked errand begins
+//! again at the bottom. **L2** out-of-memory is said only after every open rung.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::reclaim::Eviction;
+use super::state::Heap;
+use crate::vocab::{
+    Answer, Change, Class, Fault, Observe, Output, PoolId, Rung, RungOutcome, Serial, StreamId,
+    Target, Ticket, Want,
+};
+
+/// What was asked for. Sizes are bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub bytes: u64,
+    pub size: u64,
+    pub segment_bytes: u64,
+    pub pool: PoolId,
+    pub class: Class,
+    pub stream: StreamId,
+    pub lists: u32,
+}
+
+/// What an errand is for.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    Alloc(Request),
+    Trim { target: Target, released: u64 },
+    Fence { fences: Vec<(StreamId, Serial)> },
+}
+
+/// Where inside a rung an errand stands.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// At its foot.
+    Enter,
+    /// A stream was asked, or waited for.
+    Asked(StreamId),
+    /// A segment was asked for.
+    Reserving,
+    /// Address space of so many bytes was asked for.
+    Ranging(u64),
+    /// Memory was asked for under the block in this slot.
+    Mapping(u32),
+    /// Memory is being given back.
+    Evicting(Eviction),
+}
+
+/// Something under way between a want and its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Errand {
+    pub ticket: Ticket,
+    pub job: Job,
+    pub height: usize,
+    pub phase: Phase,
+    pub parked: bool,
+    pub log: Vec<(Rung, RungOutcome)>,
+    /// Bytes completed or released on the present rung.
+    pub bytes: u64,
+    /// Landings seen when the climb began, and how many of those since were its own.
+    pub landings: u64,
+}
+
+impl Errand {
+    fn new(ticket: Ticket, job: Job) -> Self {
+        Self {
+            ticket,
+            job,
+            height: 0,
+            phase: Phase::Enter,
+            parked: false,
+            log: Vec::new(),
+            bytes: 0,
+            landings: 0,
+        }
+    }
+
+    pub(super) fn alloc(ticket: Ticket, request: Request) -> Self {
+        Self::new(ticket, Job::Alloc(request))
+    }
+
+    pub(super) fn fence(ticket: Ticket, fences: Vec<(StreamId, Serial)>) -> Self {
+        Self::new(ticket, Job::Fence { fences })
+    }
+
+    fn rise(&mut self, rung: Rung, outcome: RungOutcome) {
+        self.log.push((rung, outcome));
+        self.height += 1;
+        self.phase = Phase::Enter;
+        self.bytes = 0;
+    }
+}
+
+/// What one turn on a rung came to.
+pub(super) enum Step {
+    Served(u32),
+    Want(Want),
+    Next(RungOutcome),
+    /// An eviction that released too little: growing at once would be vain.
+    SkipGrow(RungOutcome),
+    Broken(Fault),
+}
+
+const TRIM_ALL: [Rung; 2] = [Rung::Wait, Rung::EvictAll];
+const TRIM_POOL: [Rung; 1] = [Rung::EvictAll];
+
+impl Heap {
+    /// Begins a climb. Where nothing is pending the first two rungs were already done by the caller.
+    #[cold]
+    pub(super) fn start(
+        &mut self,
+        ticket: Ticket,
+        request: Request,
+        sink: &mut impl Observe,
+    ) -> Output {
+        let mut errand = Errand::alloc(ticket, request);
+        errand.landings = self.landings;
+        if self.fences.is_idle() && self.policy.ladder.rung(1) == Some(Rung::Search) {
+            errand.rise(Rung::Poll, RungOutcome::Nothing);
+            errand.rise(Rung::Search, RungOutcome::Nothing);
+        }
+        self.climb(errand, None, sink)
+    }
+
+    #[cold]
+    pub(super) fn trim(
+        &mut self,
+        ticket: Ticket,
+        target: Target,
+        sink: &mut impl Observe,
+    ) -> Output {
+        if let Target::Pool(pool) = target
+            && self.pools.len() <= pool.0 as usize
+        {
+            return Output::Trimmed { ticket, released: 0 };
+        }
+        self.climb(Errand::new(ticket, Job::Trim { target, released: 0 }), None, sink)
+    }
+
+    /// A parked errand begins again.
+    pub(super) fn restart(&mut self, mut errand: Errand, sink: &mut impl Observe) -> Output {
+        errand.parked = false;
+        errand.height = 0;
+        errand.phase = Phase::Enter;
+        errand.log.clear();
+        errand.landings = self.landings;
+        self.climb(errand, None, sink)
+    }
+
+    /// An answer has come.
+    #[cold]
+    pub(super) fn resume(
+        &mut self,
+        errand: Errand,
+        answer: Answer,
+        sink: &mut impl Observe,
+    ) -> Output {
+        if matches!(errand.job, Job::Fence { .. }) {
+            return self.fence_answered(errand, answer);
+        }
+        self.climb(errand, Some(answer), sink)
+    }
+
+    fn climb(
+        &mut self,
+        mut errand: Errand,
+        mut answer: Option<Answer>,
+        sink: &mut impl Observe,
+    ) -> Output {
+        loop {
+            let rung = match errand.job {
+                Job::Trim { target: Target::All, .. } => TRIM_ALL.get(errand.height).copied(),
+                Job::Trim { .. } => TRIM_POOL.get(errand.height).copied(),
+                _ => self.policy.ladder.rung(errand.height),
+            };
+            let Some(rung) = rung else { return self.at_the_top(errand, sink) };
+            match self.turn(rung, &mut errand, answer.take(), sink) {
+                Step::Want(want) => {
+                    let ticket = errand.ticket;
+                    self.errands.push(errand);
+                    return Output::Want { ticket, want };
+                }
+                Step::Served(slot) => {
+                    let Job::Alloc(request) = errand.job else {
+                        unreachable!("only requests are served")
+                    };
+                    return self.hand_out(errand.ticket, request.bytes, request.size, slot, sink);
+                }
+                Step::Next(outcome) => errand.rise(rung, outcome),
+                Step::SkipGrow(outcome) => {
+                    errand.rise(rung, outcome);
+                    if self.policy.ladder.rung(errand.height) == Some(Rung::Grow) {
+                        errand.rise(Rung::Grow, RungOutcome::Closed);
+                    }
+                }
+                Step::Broken(fault) => {
+                    return Output::DriverFailed { ticket: errand.ticket, fault };
+                }
+            }
+        }
+    }
+
+    /// One turn on one rung.
+    fn turn(
+        &mut self,
+        rung: Rung,
+        errand: &mut Errand,
+        answer: Option<Answer>,
+        sink: &mut impl Observe,
+    ) -> Step {
+        match rung {
+            Rung::Poll => self.ask_streams(errand, answer, false, sink),
+            Rung::Wait => self.ask_streams(errand, answer, true, sink),
+            Rung::Search | Rung::SearchAgain => self.search_rung(errand, None),
+            Rung::BorrowClass => self.search_rung(errand, Some(Class::Large)),
+            Rung::Grow => self.grow(errand, answer, sink),
+            Rung::Regrow => {
+                if answer.is_none() && matches!(errand.phase, Phase::Enter) {
+                    sink.observe(Change::Retried);
+                }
+                self.grow(errand, answer, sink)
+            }
+            Rung::Collect | Rung::EvictSome | Rung::EvictAll => {
+                self.evict(rung, errand, answer, sink)
+            }
+        }
+    }
+
+    fn search_rung(&mut self, errand: &Errand, borrow: Option<Class>) -> Step {
+        let Job::Alloc(request) = errand.job else { return Step::Next(RungOutcome::Closed) };
+        let lists = match borrow {
+            Some(class) if class == request.class => return Step::Next(RungOutcome::Closed),
+            Some(class) => self.lists_of(request.pool, class, request.stream),
+            None => request.lists,
+        };
+        match self.search(lists, request.size) {
+            Some(slot) => Step::Served(slot),
+            None => Step::Next(RungOutcome::Nothing),
+        }
+    }
+
+    /// Polls, or waits for, each stream that pending frees wait for, in stream order.
+    fn ask_streams(
+        &mut self,
+        errand: &mut Errand,
+        answer: Option<Answer>,
+        wait: bool,
+        sink: &mut impl Observe,
+    ) -> Step {
+        let mut after = None;
+        if let Phase::Asked(stream) = errand.phase {
+            match answer {
+                Some(Answer::Passed { through }) => {
+                    errand.bytes += self.pass(stream, through, sink)
+                }
+                Some(Answer::Refused(fault)) => return Step::Broken(fault),
+                _ => return Step::Broken(Fault::WrongAnswer),
+            }
+            after = Some(stream);
+        }
+        if let Some((stream, newest)) = self.fences.next_waiting(after) {
+            errand.phase = Phase::Asked(stream);
+            return Step::Want(if wait {
+                Want::Wait { stream, serial: newest }
+            } else {
+                Want::Poll { stream, newest }
+            });
+        }
+        if wait {
+            sink.observe(Change::Synchronized);
+        }
+        Step::Next(match errand.bytes {
+            0 => RungOutcome::Nothing,
+            bytes => RungOutcome::Completed(bytes),
+        })
+    }
+
+    /// Every rung was climbed.
+    fn at_the_top(&mut self, mut errand: Errand, sink: &mut impl Observe) -> Output {
+        match errand.job {
+            Job::Trim { released, .. } => Output::Trimmed { ticket: errand.ticket, released },
+            Job::Fence { .. } => Output::Quiet,
+            Job::Alloc(_) if self.in_flight > 0 => {
+                errand.parked = true;
+                errand.landings = self.landings;
+                let ticket = errand.ticket;
+                self.errands.push(errand);
+                Output::Park { ticket }
+            }
+            // Another errand's memory counted against this one and has landed since: look again.
+            Job::Alloc(_) if self.landings != errand.landings => self.restart(errand, sink),
+            Job::Alloc(request) => self.fail(errand, request, sink),
+        }
+    }
+
+    #[cold]
+    pub(super) fn fail(
+        &mut self,
+        errand: Errand,
+        request: Request,
+        sink: &mut impl Observe,
+    ) -> Output {
+        sink.observe(Change::RanOut {
+            bytes: request.size,
+            stream: request.stream,
+            pool: request.pool,
+        });
+        let report = Box::new(self.report(&request, errand.log));
+        Output::Failed { ticket: errand.ticket, report }
+    }
+}

@@ -1,0 +1,338 @@
+//! Reclaim: giving idle memory back to the driver.
+//!
+//! **V1** only idle memory is named: whole segments with one free block, and whole pages inside free blocks. An
+//! eviction is planned at once and carried out one driver call at a time; a block that was taken in the
+//! meantime is passed over, because its id is stale (**A1**).
+
+use alloc::vec::Vec;
+
+use super::climb::{Errand, Job, Phase, Step};
+use super::state::Heap;
+use crate::policy::evict;
+use crate::store::State;
+use crate::vocab::{
+    Address, Answer, BlockId, Change, Class, Fault, Observe, PoolId, Rung, RungOutcome, Target,
+    Want,
+};
+
+/// An eviction under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Eviction {
+    /// What to give back, last first.
+    plan: Vec<BlockId>,
+    /// The slot of the block that a driver call is under way for.
+    moving: u32,
+    /// That call returns address space, whose pages are gone already.
+    range: bool,
+    /// Given back so far, in bytes.
+    released: u64,
+    /// What must be given back for growing to make sense, in bytes.
+    target: u64,
+}
+
+impl Eviction {
+    /// Whether it is returning the address space of the block in this slot, whose memory is gone.
+    pub(super) const fn returns_range(&self, slot: u32) -> bool {
+        self.range && self.moving == slot
+    }
+}
+
+impl Heap {
+    pub(super) fn evict(
+        &mut self,
+        rung: Rung,
+        errand: &mut Errand,
+        answer: Option<Answer>,
+        sink: &mut impl Observe,
+    ) -> Step {
+        let mut eviction = match core::mem::replace(&mut errand.phase, Phase::Enter) {
+            Phase::Evicting(eviction) => eviction,
+            _ => match self.plan(rung, &errand.job) {
+                Some(eviction) => eviction,
+                None if rung == Rung::EvictSome => return Step::SkipGrow(RungOutcome::Closed),
+                None => return Step::Next(RungOutcome::Closed),
+            },
+        };
+        if let Some(answer) = answer {
+            errand.landings += 1;
+            match self.departure_answered(&mut eviction, answer, sink) {
+                Ok(None) => {}
+                Ok(Some(want)) => {
+                    errand.phase = Phase::Evicting(eviction);
+                    return Step::Want(want);
+                }
+                Err(fault) => return Step::Broken(fault),
+            }
+        }
+        if let Some(want) = self.next_departure(&mut eviction) {
+            errand.phase = Phase::Evicting(eviction);
+            return Step::Want(want);
+        }
+        self.evicted(rung, errand, &eviction)
+    }
+
+    fn evicted(&self, rung: Rung, errand: &mut Errand, eviction: &Eviction) -> Step {
+        if let Job::Trim { released, .. } = &mut errand.job {
+            *released += eviction.released;
+        }
+        let outcome = match eviction.released {
+            0 => RungOutcome::Nothing,
+            bytes => RungOutcome::Released(bytes),
+        };
+        if rung == Rung::EvictSome && eviction.released < eviction.target {
+            return Step::SkipGrow(outcome);
+        }
+        Step::Next(outcome)
+    }
+
+    /// What a rung gives back; `None` where the policy rules it out.
+    fn plan(&self, rung: Rung, job: &Job) -> Option<Eviction> {
+        let mut eviction = match (rung, job) {
+            (Rung::Collect, Job::Alloc(_)) => self.plan_by_age()?,
+            (Rung::EvictSome, Job::Alloc(request)) => {
+                self.plan_oversize(request.lists, request.size)?
+            }
+            (_, Job::Trim { target: Target::Pool(pool), .. }) => self.plan_pools(&[*pool]),
+            _ => {
+                let pools: Vec<PoolId> = (0..self.pools.len() as u32).map(PoolId).collect();
+                self.plan_pools(&pools)
+            }
+        };
+        eviction.plan.reverse();
+        Some(eviction)
+    }
+
+    /// Idle segments of the default pool's large side by age: passes release everything at or above the average
+    /// age until the target is met. Source of the rule: PyTorch's `garbage_collect_cached_blocks`.
+    fn plan_by_age(&self) -> Option<Eviction> {
+        let limit = self.limit.filter(|_| self.collects)?;
+        let target = evict::collect_target(&self.policy, limit, self.reserved);
+        let now = self.pools[0].searches[Class::Large as usize];
+        let mut idle: Vec<(u32, u64, u64)> = self
+            .free_blocks(PoolId::DEFAULT, Class::Large)
+            .filter(|&slot| self.blocks[slot].is_alone())
+            .map(|slot| (slot, now - self.blocks[slot].idle_since, self.blocks[slot].size))
+            .collect();
+        let (mut total, mut count) =
+            (idle.iter().map(|&(_, age, _)| age).sum::<u64>(), idle.len() as u64);
+        let mut eviction = Eviction::default();
+        let mut reclaimed = 0;
+        while reclaimed < target && count > 0 {
+            let (pass_total, pass_count, before) = (total, count, reclaimed);
+            idle.retain(|&(slot, age, size)| {
+                let goes =
+                    !self.blocks[slot].paged && evict::old_enough(age, pass_total, pass_count);
+                if goes {
+                    eviction.plan.push(self.id(slot));
+                    reclaimed += size;
+                    total -= age;
+                    count -= 1;
+                }
+                !goes
+            });
+            if reclaimed == before {
+                break;
+            }
+        }
+        Some(eviction)
+    }
+
+    /// One oversize block that will do, or else the largest ones until together they do.
+    /// Source of the rule: PyTorch's `release_available_cached_blocks`.
+    fn plan_oversize(&self, lists: u32, size: u64) -> Option<Eviction> {
+        let target = evict::oversize_target(&self.policy, size)?;
+        let bins = &self.lists[lists as usize].bins;
+        let whole = |slot: u32| !self.blocks[slot].paged && self.blocks[slot].is_alone();
+        let mut eviction = Eviction { target, ..Eviction::default() };
+        if let Some(key) = bins.find(target)
+            && whole(key.slot())
+        {
+            eviction.plan.push(self.id(key.slot()));
+            return Some(eviction);
+        }
+        let mut bytes = 0;
+        for key in bins.iter().rev() {
+            if bytes >= target || key.bytes() < self.policy.max_split {
+                break;
+            }
+            if whole(key.slot()) {
+                bytes += key.bytes();
+                eviction.plan.push(self.id(key.slot()));
+            }
+        }
+        Some(eviction)
+    }
+
+    /// Everything idle in these pools: in each side whole segments first, then pages.
+    /// Private pools give only when no user is left, or the policy says otherwise.
+    fn plan_pools(&self, pools: &[PoolId]) -> Eviction {
+        let mut eviction = Eviction::default();
+        for &pool in pools {
+            let private = pool != PoolId::DEFAULT;
+            if private && !self.policy.evict_private && !self.pools[pool.0 as usize].retired {
+                continue;
+            }
+            let mut sides = [Class::Large, Class::Small];
+            if private {
+                sides.reverse();
+            }
+            for class in sides {
+                for paged in [false, true] {
+                    let slots = self.free_blocks(pool, class);
+                    let idle = slots.filter(|&slot| self.is_idle(slot, paged));
+                    eviction.plan.extend(idle.map(|slot| self.id(slot)));
+                }
+            }
+        }
+        eviction
+    }
+
+    fn is_idle(&self, slot: u32, paged: bool) -> bool {
+        let block = &self.blocks[slot];
+        block.paged == paged && (paged || block.is_alone())
+    }
+
+    fn free_blocks(&self, pool: PoolId, class: Class) -> impl Iterator<Item = u32> + '_ {
+        self.lists_of_side(pool, class)
+            .flat_map(|lists| self.lists[lists as usize].bins.iter().map(|key| key.slot()))
+    }
+
+    /// The next driver call of an eviction.
+    fn next_departure(&mut self, eviction: &mut Eviction) -> Option<Want> {
+        while let Some(id) = eviction.plan.pop() {
+            let slot = id.index;
+            if !self.blocks.holds(slot, id.generation) || self.blocks[slot].state != State::Free {
+                continue;
+            }
+            let want = if self.blocks[slot].paged { self.unmap(slot) } else { self.release(slot) };
+            if let Some((slot, want)) = want {
+                self.in_flight += 1;
+                eviction.moving = slot;
+                eviction.range = false;
+                return Some(want);
+            }
+        }
+        None
+    }
+
+    fn release(&mut self, slot: u32) -> Option<(u32, Want)> {
+        if !self.blocks[slot].is_alone() {
+            return None;
+        }
+        self.unshelve(slot);
+        let block = &mut self.blocks[slot];
+        block.state = State::Moving;
+        Some((slot, Want::Release { base: Address(block.address), bytes: block.size }))
+    }
+
+    /// Begins to take the whole pages inside a free block; what is left on either side stays free.
+    fn unmap(&mut self, slot: u32) -> Option<(u32, Want)> {
+        let block = &self.blocks[slot];
+        let segment = &self.segments[block.segment];
+        let page = segment.page;
+        let (first, last) = segment.pages_inside(block.address, block.end());
+        if first == last {
+            return None;
+        }
+        let stream = self.lists[block.lists as usize].stream;
+        let (start, end) = (block.address, block.end());
+        self.unshelve(slot);
+        let mut middle = slot;
+        if first > start {
+            middle = self.cut(slot, first - start);
+            self.shelve(slot);
+        }
+        if last < end {
+            let rest = self.cut(middle, last - first);
+            self.shelve(rest);
+        }
+        self.blocks[middle].state = State::Moving;
+        Some((middle, Want::Unmap { base: Address(first), bytes: last - first, page, stream }))
+    }
+
+    /// A driver call of an eviction was answered; it may want one more for the same memory.
+    fn departure_answered(
+        &mut self,
+        eviction: &mut Eviction,
+        answer: Answer,
+        sink: &mut impl Observe,
+    ) -> Result<Option<Want>, Fault> {
+        self.land();
+        let slot = eviction.moving;
+        match (answer, eviction.range) {
+            (Answer::Released, true) => {
+                self.drop_segment(slot);
+                Ok(None)
+            }
+            (Answer::Released, false) if !self.blocks[slot].paged => {
+                eviction.released += self.segment_gone(slot, sink);
+                Ok(None)
+            }
+            (Answer::Unmapped, false) if self.blocks[slot].paged => {
+                eviction.released += self.blocks[slot].size;
+                Ok(self.pages_gone(slot, eviction, sink))
+            }
+            (Answer::Refused(fault), range) => {
+                self.stays(slot, range);
+                Err(fault)
+            }
+            _ => Err(Fault::WrongAnswer),
+        }
+    }
+
+    fn segment_gone(&mut self, slot: u32, sink: &mut impl Observe) -> u64 {
+        let segment = self.drop_segment(slot);
+        let lists = &self.lists[segment.lists as usize];
+        self.reserved -= segment.bytes;
+        sink.observe(Change::SegmentFreed {
+            base: Address(segment.base),
+            bytes: segment.bytes,
+            class: lists.class,
+            stream: lists.stream,
+            pool: lists.pool,
+            oversize: segment.bytes >= self.policy.max_split,
+        });
+        segment.bytes
+    }
+
+    fn pages_gone(
+        &mut self,
+        slot: u32,
+        eviction: &mut Eviction,
+        sink: &mut impl Observe,
+    ) -> Option<Want> {
+        let block = &self.blocks[slot];
+        let lists = &self.lists[block.lists as usize];
+        self.reserved -= block.size;
+        sink.observe(Change::Unmapped {
+            base: Address(block.address),
+            bytes: block.size,
+            pages: block.size / self.segments[block.segment].page,
+            class: lists.class,
+            stream: lists.stream,
+            pool: lists.pool,
+        });
+        self.return_to_unmapped(slot);
+        if !self.blocks[slot].is_alone() {
+            return None;
+        }
+        self.unshelve_unmapped(slot);
+        let block = &mut self.blocks[slot];
+        block.state = State::Moving;
+        eviction.range = true;
+        self.in_flight += 1;
+        Some(Want::ReleaseRange { base: Address(block.address), bytes: block.size })
+    }
+
+    /// The driver would not take the memory back: it is as free as it was.
+    fn stays(&mut self, slot: u32, range: bool) {
+        if range {
+            self.blocks[slot].state = State::Unmapped;
+            self.shelve_unmapped(slot);
+            return;
+        }
+        self.blocks[slot].state = State::Free;
+        self.merge_free(slot);
+        self.shelve(slot);
+    }
+}

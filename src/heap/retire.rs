@@ -1,0 +1,162 @@
+//! Retire: from a free to a free block.
+//!
+//! A block that other streams used waits behind one fence for each of them (**E1**); then it joins its free
+//! neighbours (**B2**) and goes into its bin (**F1**).
+
+use alloc::vec::Vec;
+
+use super::climb::{Errand, Job};
+use super::state::Heap;
+use crate::store::{NONE, State};
+use crate::vocab::{
+    Address, Answer, BlockId, Change, Fault, Observe, Output, PoolId, Serial, StreamId, Ticket,
+    Want,
+};
+
+impl Heap {
+    #[inline]
+    pub(super) fn free(&mut self, id: BlockId, sink: &mut impl Observe) -> Output {
+        let slot = id.index;
+        if !self.blocks.holds(slot, id.generation) || self.blocks[slot].state != State::Live {
+            return Output::Refused { fault: Fault::UnknownBlock };
+        }
+        self.blocks.renew(slot);
+        let block = &self.blocks[slot];
+        sink.observe(Change::FreeRequested {
+            ticket: Ticket(block.ticket),
+            address: Address(block.address),
+            bytes: block.size,
+            class: self.lists[block.lists as usize].class,
+            oversize: block.size >= self.policy.max_split,
+        });
+        if block.used {
+            return self.drain(slot);
+        }
+        self.complete(slot, sink);
+        Output::Quiet
+    }
+
+    pub(super) fn use_on(&mut self, id: BlockId, stream: StreamId) -> Output {
+        if !self.blocks.holds(id.index, id.generation) || self.blocks[id.index].state != State::Live
+        {
+            return Output::Refused { fault: Fault::UnknownBlock };
+        }
+        let block = &mut self.blocks[id.index];
+        if self.lists[block.lists as usize].stream != stream {
+            block.used = true;
+            self.fences.note_use(id.index, stream);
+        }
+        Output::Quiet
+    }
+
+    pub(super) fn retire_pool(&mut self, pool: PoolId) -> Output {
+        if pool == PoolId::DEFAULT || self.pools.len() <= pool.0 as usize {
+            return Output::Refused { fault: Fault::UnknownPool };
+        }
+        self.pools[pool.0 as usize].retired = true;
+        Output::Quiet
+    }
+
+    /// The block waits for a fence on each stream that used it.
+    #[cold]
+    fn drain(&mut self, slot: u32) -> Output {
+        let streams = self.fences.take_uses(slot);
+        let block = &mut self.blocks[slot];
+        block.state = State::Draining;
+        block.used = false;
+        block.fences = streams.len() as u32;
+        let ticket = Ticket(block.ticket);
+        let mut fences: Vec<(StreamId, Serial)> =
+            streams.into_iter().map(|stream| (stream, self.fences.enqueue(stream, slot))).collect();
+        fences.reverse();
+        self.next_fence(Errand::fence(ticket, fences))
+    }
+
+    fn next_fence(&mut self, errand: Errand) -> Output {
+        let Job::Fence { fences } = &errand.job else { return Output::Quiet };
+        let Some(&(stream, serial)) = fences.last() else { return Output::Quiet };
+        let ticket = errand.ticket;
+        self.errands.push(errand);
+        Output::Want { ticket, want: Want::Fence { stream, serial } }
+    }
+
+    /// A fence was recorded. One that could not be recorded is left to the next wait, which covers all work of
+    /// its stream.
+    pub(super) fn fence_answered(&mut self, mut errand: Errand, answer: Answer) -> Output {
+        if !matches!(answer, Answer::Fenced | Answer::Refused(_)) {
+            return Output::DriverFailed { ticket: errand.ticket, fault: Fault::WrongAnswer };
+        }
+        if let Job::Fence { fences } = &mut errand.job {
+            fences.pop();
+        }
+        self.next_fence(errand)
+    }
+
+    /// Fences of a stream have passed; returns the bytes whose last fence that was.
+    pub(super) fn pass(
+        &mut self,
+        stream: StreamId,
+        through: Serial,
+        sink: &mut impl Observe,
+    ) -> u64 {
+        let mut bytes = 0;
+        while let Some(slot) = self.fences.pass(stream, through) {
+            let block = &mut self.blocks[slot];
+            debug_assert!(block.state == State::Draining && block.fences > 0, "E1");
+            block.fences -= 1;
+            if block.fences == 0 {
+                bytes += block.size;
+                self.complete(slot, sink);
+            }
+        }
+        bytes
+    }
+
+    /// The block's memory can be reused: it joins its free neighbours and goes into its bin.
+    #[inline]
+    pub(super) fn complete(&mut self, slot: u32, sink: &mut impl Observe) {
+        let block = &mut self.blocks[slot];
+        block.state = State::Free;
+        let paged = block.paged;
+        let class = self.lists[block.lists as usize].class;
+        sink.observe(Change::FreeCompleted {
+            ticket: Ticket(block.ticket),
+            address: Address(block.address),
+            bytes: block.size,
+            requested: block.requested,
+            class,
+        });
+        let (gone, joined) = self.merge_free(slot);
+        let block = &self.blocks[slot];
+        if !paged {
+            let split = !block.is_alone();
+            let blocks = i64::from(split) - gone;
+            let bytes = if split { block.size as i64 } else { 0 } - joined as i64;
+            if blocks != 0 || bytes != 0 {
+                sink.observe(Change::InactiveSplit { class, blocks, bytes });
+            }
+        }
+        self.shelve(slot);
+    }
+
+    /// Joins a free block that stands in no list to its free neighbours (**B2**). How many, and their bytes.
+    #[inline]
+    pub(super) fn merge_free(&mut self, slot: u32) -> (i64, u64) {
+        let (mut gone, mut bytes) = (0, 0);
+        let prev = self.blocks[slot].prev;
+        if prev != NONE && self.blocks[prev].state == State::Free {
+            self.unshelve(prev);
+            bytes += self.blocks[prev].size;
+            gone += 1;
+            self.absorb_prev(slot);
+        }
+        let next = self.blocks[slot].next;
+        if next != NONE && self.blocks[next].state == State::Free {
+            self.unshelve(next);
+            bytes += self.blocks[next].size;
+            gone += 1;
+            self.absorb_next(slot);
+        }
+        (gone, bytes)
+    }
+}

@@ -1,0 +1,347 @@
+//! Bins: the free blocks of one side of one pool on one stream, in a total order (**F2**).
+//!
+//! The order is (size, tie, slot). A bitmap says which size classes hold anything; a class is a sorted list
+//! kept in chunks, so that no operation ever moves more than [`CHUNK`] keys.
+//!
+//! ```text
+//!  units (of 512 B)   1 2 3 ... 63 | 64 66 68 ... 126 | 128 132 ...      32 classes an octave
+//!  bitmap             1 0 1 ...  0 |  0  1  0 ...     |
+//!                     |   \
+//!                 near: [k9 .. k3 k1]  far: [[k.. k..] [..]]     descending: the smallest is the last
+//! ```
+//! **F1** a block is in its bin exactly while it is free. Search, insertion and removal are O(log n) with the
+//! number of blocks in one class, and O(1) while that is at most [`CHUNK`].
+
+use alloc::vec::Vec;
+
+use crate::vocab::UNIT;
+
+/// Classes an octave, as a power of two.
+const STEP_BITS: u32 = 5;
+/// Keys in a chunk at the most.
+const CHUNK: usize = 64;
+/// Words of the bitmap: enough for every size below 2^32 units.
+const WORDS: usize = 14;
+
+/// The largest block the bins can hold, in bytes: 2 TiB less one unit.
+pub const MAX_BLOCK: u64 = UNIT * u32::MAX as u64;
+
+/// A free block in the order of its bin: size in units, tie, slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(u128);
+
+impl Key {
+    /// The key of a free block of `bytes` (at most [`MAX_BLOCK`]) in this slot.
+    #[inline]
+    #[must_use]
+    pub const fn new(bytes: u64, tie: u64, slot: u32) -> Self {
+        Self(((bytes / UNIT) as u128) << 96 | (tie as u128) << 32 | slot as u128)
+    }
+
+    /// The block's size in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.units() as u64 * UNIT
+    }
+
+    /// The block's slot.
+    #[inline]
+    #[must_use]
+    pub const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    const fn units(self) -> u32 {
+        (self.0 >> 96) as u32
+    }
+}
+
+/// Which class holds blocks of this many units. Monotone.
+#[inline]
+const fn class_of(units: u32) -> usize {
+    if units < 1 << (STEP_BITS + 1) {
+        return units as usize;
+    }
+    let shift = units.ilog2() - STEP_BITS;
+    ((shift << STEP_BITS) + (units >> shift)) as usize
+}
+
+/// One class: `near` holds the smallest keys, `far` the rest in chunks; everything descends.
+#[derive(Clone, Debug, Default)]
+struct Bin {
+    near: Vec<Key>,
+    far: Vec<Vec<Key>>,
+}
+
+/// The free blocks of one list.
+#[derive(Clone, Debug, Default)]
+pub struct Bins {
+    words: [u64; WORDS],
+    summary: u16,
+    bins: Vec<Bin>,
+    len: usize,
+}
+
+impl Bins {
+    /// Blocks held.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no block is held.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first block in the order that has at least `bytes`.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, bytes: u64) -> Option<Key> {
+        if bytes > MAX_BLOCK {
+            return None;
+        }
+        let units = bytes.div_ceil(UNIT) as u32;
+        self.at_or_after(Key(u128::from(units) << 96))
+    }
+
+    /// The next block in the order.
+    #[must_use]
+    pub fn after(&self, key: Key) -> Option<Key> {
+        self.at_or_after(Key(key.0 + 1))
+    }
+
+    /// The first key that is not below `bound`.
+    #[inline]
+    fn at_or_after(&self, bound: Key) -> Option<Key> {
+        let class = class_of(bound.units());
+        if let Some(bin) = self.bins.get(class)
+            && let Some(&smallest) = bin.near.last()
+        {
+            if smallest >= bound {
+                return Some(smallest);
+            }
+            if let Some(key) = bin.at_or_after(bound) {
+                return Some(key);
+            }
+        }
+        let class = self.next_class(class + 1)?;
+        self.bins[class].near.last().copied()
+    }
+
+    /// The first class from `class` on that holds anything.
+    #[inline]
+    fn next_class(&self, class: usize) -> Option<usize> {
+        let word = class / 64;
+        if word >= WORDS {
+            return None;
+        }
+        let rest = self.words[word] & (u64::MAX << (class % 64));
+        if rest != 0 {
+            return Some(word * 64 + rest.trailing_zeros() as usize);
+        }
+        let later = self.summary & (u16::MAX << word << 1);
+        if later == 0 {
+            return None;
+        }
+        let word = later.trailing_zeros() as usize;
+        Some(word * 64 + self.words[word].trailing_zeros() as usize)
+    }
+
+    /// Puts a free block in. The key must not be held already.
+    #[inline]
+    pub fn insert(&mut self, key: Key) {
+        let class = class_of(key.units());
+        if class >= self.bins.len() {
+            self.bins.resize(class + 1, Bin::default());
+        }
+        self.bins[class].insert(key);
+        self.words[class / 64] |= 1 << (class % 64);
+        self.summary |= 1 << (class / 64);
+        self.len += 1;
+    }
+
+    /// Takes a block out. Returns whether it was held.
+    #[inline]
+    pub fn remove(&mut self, key: Key) -> bool {
+        let class = class_of(key.units());
+        let Some(bin) = self.bins.get_mut(class) else { return false };
+        if !bin.remove(key) {
+            return false;
+        }
+        if bin.near.is_empty() {
+            self.words[class / 64] &= !(1 << (class % 64));
+            if self.words[class / 64] == 0 {
+                self.summary &= !(1 << (class / 64));
+            }
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// All blocks in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Key> {
+        self.bins.iter().flat_map(|bin| {
+            bin.near
+                .iter()
+                .rev()
+                .chain(bin.far.iter().rev().flat_map(|chunk| chunk.iter().rev()))
+                .copied()
+        })
+    }
+}
+
+/// The place of the first key below `bound` in a descending list: as many keys are at or above it.
+#[inline]
+fn at_or_above(list: &[Key], bound: Key) -> usize {
+    if list.len() > 8 {
+        return list.partition_point(|&key| key >= bound);
+    }
+    let mut place = list.len();
+    while place > 0 && list[place - 1] < bound {
+        place -= 1;
+    }
+    place
+}
+
+impl Bin {
+    fn at_or_after(&self, bound: Key) -> Option<Key> {
+        let place = at_or_above(&self.near, bound);
+        if place > 0 {
+            return Some(self.near[place - 1]);
+        }
+        let chunk = &self.far[self.chunk_for(bound)?];
+        let place = at_or_above(chunk, bound);
+        (place > 0).then(|| chunk[place - 1])
+    }
+
+    /// The last chunk (the one of the smallest keys) whose largest key is at or above `bound`.
+    fn chunk_for(&self, bound: Key) -> Option<usize> {
+        let chunks = self.far.partition_point(|chunk| chunk[0] >= bound);
+        chunks.checked_sub(1)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: Key) {
+        if self.far.is_empty() || key < self.near[0] {
+            let place = at_or_above(&self.near, key);
+            self.near.insert(place, key);
+            if self.near.len() > CHUNK {
+                let smaller = self.near.split_off(CHUNK / 2);
+                self.far.push(core::mem::replace(&mut self.near, smaller));
+            }
+            return;
+        }
+        self.insert_far(key);
+    }
+
+    #[cold]
+    fn insert_far(&mut self, key: Key) {
+        let index = self.chunk_for(key).unwrap_or(0);
+        let chunk = &mut self.far[index];
+        let place = at_or_above(chunk, key);
+        chunk.insert(place, key);
+        if chunk.len() > CHUNK {
+            let smaller = chunk.split_off(CHUNK / 2);
+            self.far.insert(index + 1, smaller);
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, key: Key) -> bool {
+        let place = at_or_above(&self.near, key);
+        if place > 0 && self.near[place - 1] == key {
+            self.near.remove(place - 1);
+            if self.near.is_empty()
+                && let Some(chunk) = self.far.pop()
+            {
+                self.near = chunk;
+            }
+            return true;
+        }
+        self.remove_far(key)
+    }
+
+    fn remove_far(&mut self, key: Key) -> bool {
+        let Some(index) = self.chunk_for(key) else { return false };
+        let chunk = &mut self.far[index];
+        let place = at_or_above(chunk, key);
+        if place == 0 || chunk[place - 1] != key {
+            return false;
+        }
+        chunk.remove(place - 1);
+        if chunk.is_empty() {
+            self.far.remove(index);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn classes_are_monotone_and_fit_the_bitmap() {
+        let mut last = 0;
+        for shift in 0..32 {
+            for offset in [0u32, 1, 2, 31, 32, 33] {
+                let units = (1u32 << shift).saturating_add(offset);
+                if units < last {
+                    continue;
+                }
+                assert!(class_of(units) >= class_of(last), "{units}");
+                last = units;
+            }
+        }
+        assert!(class_of(u32::MAX) < WORDS * 64);
+    }
+
+    /// F2: against a BTreeSet, with few sizes (long classes) and many.
+    #[test]
+    fn f2_search_order_is_that_of_a_sorted_set() {
+        for spread in [3u64, 200, 1 << 20] {
+            let (mut bins, mut set) = (Bins::default(), BTreeSet::new());
+            let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ spread;
+            let mut next = move || {
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                seed
+            };
+            for round in 0..20_000u32 {
+                let key = Key::new((1 + next() % spread) * UNIT, next() % 50, next() as u32 % 64);
+                if set.contains(&key) || (next() % 3 == 0 && !set.is_empty()) {
+                    let gone = *set.range(key..).next().or(set.first()).unwrap();
+                    assert!(set.remove(&gone) && bins.remove(gone));
+                    assert!(!bins.remove(gone), "gone is gone");
+                } else {
+                    set.insert(key);
+                    bins.insert(key);
+                }
+                let bytes = (1 + next() % spread) * UNIT;
+                let expected = set.range(Key::new(bytes, 0, 0)..).next().copied();
+                assert_eq!(bins.find(bytes), expected, "round {round}");
+                if let Some(key) = expected {
+                    let after = set.range(key..).nth(1).copied();
+                    assert_eq!(bins.after(key), after);
+                }
+                assert_eq!(bins.len(), set.len());
+            }
+            assert!(bins.iter().eq(set.iter().copied()));
+            assert!(bins.iter().rev().eq(set.iter().rev().copied()));
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_find_nothing() {
+        let mut bins = Bins::default();
+        bins.insert(Key::new(MAX_BLOCK, 0, 0));
+        assert_eq!(bins.find(MAX_BLOCK).map(Key::bytes), Some(MAX_BLOCK));
+        assert_eq!(bins.find(MAX_BLOCK + 1), None);
+        assert_eq!(bins.find(u64::MAX), None);
+    }
+}
