@@ -71,6 +71,11 @@ impl Journal {
         self.ring.clear();
         self.oldest = 0;
     }
+
+    #[cold]
+    fn fill(&mut self, change: Change) {
+        self.ring.push(change);
+    }
 }
 
 impl Observe for Journal {
@@ -78,7 +83,7 @@ impl Observe for Journal {
     fn observe(&mut self, change: Change) {
         self.observed += 1;
         if self.ring.len() < self.capacity {
-            self.ring.push(change);
+            self.fill(change);
         } else if let Some(slot) = self.ring.get_mut(self.oldest) {
             *slot = change;
             self.oldest += 1;

@@ -6,8 +6,8 @@
 //! Owns every figure of `torch.cuda.memory_stats()`, spelled as there, and the pages mapped and unmapped.
 //! Asked by results, charts and reports, after every event if they wish. Never knows where a block lies.
 //!
-//! Every figure counts what entered and what is held now, for each side of a pool; what left, and the sums over
-//! both sides, follow from these (Note [Held and entered]).
+//! Every figure counts what came and what went, for each side of a pool; what is held, and the sums over both
+//! sides, follow from these. Peaks do not (Note [Ceilings]).
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,27 +16,30 @@ use alloc::vec::Vec;
 use crate::vocab::{Change, Class, Observe};
 
 /// A figure that PyTorch keeps for the small side, the large side and both together.
+///
+/// Figures that move together never have neighbouring numbers: else the compiler joins their loads, and a wide load
+/// of two narrow stores waits for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Metric {
     /// Blocks handed out and not given back.
     Allocation = 0,
     /// Blocks handed out whose memory cannot be reused yet.
-    Active = 1,
+    Active = 2,
     /// Bytes of the blocks in [`Metric::Allocation`].
-    AllocatedBytes = 2,
+    AllocatedBytes = 4,
     /// Bytes of the blocks in [`Metric::Active`].
-    ActiveBytes = 3,
+    ActiveBytes = 6,
     /// What the clients of the blocks in [`Metric::Active`] asked for.
-    RequestedBytes = 4,
+    RequestedBytes = 8,
     /// Free blocks in split segments that are not page-mapped.
-    InactiveSplit = 5,
+    InactiveSplit = 1,
     /// Bytes of the blocks in [`Metric::InactiveSplit`].
-    InactiveSplitBytes = 6,
+    InactiveSplitBytes = 5,
     /// Segments that are not page-mapped.
-    Segment = 7,
+    Segment = 3,
     /// Bytes obtained from the driver: segments and mapped pages.
-    ReservedBytes = 8,
+    ReservedBytes = 7,
 }
 
 impl Metric {
@@ -82,6 +85,16 @@ impl Metric {
 /// How many metrics there are.
 pub const METRICS: usize = 9;
 
+/// What moves when a block is handed out.
+const BLOCK_METRICS: [Metric; 5] = [
+    Metric::Allocation,
+    Metric::Active,
+    Metric::AllocatedBytes,
+    Metric::ActiveBytes,
+    Metric::RequestedBytes,
+];
+/// What moves when a free block of a split segment comes or goes.
+const SPLIT_METRICS: [Metric; 2] = [Metric::InactiveSplit, Metric::InactiveSplitBytes];
 const ALLOCATION: usize = Metric::Allocation as usize;
 const ACTIVE: usize = Metric::Active as usize;
 const ALLOCATED_BYTES: usize = Metric::AllocatedBytes as usize;
@@ -123,12 +136,34 @@ impl Gauge {
     }
 }
 
-/// One side of the pools: what is held now, what has entered, and what was held when the totals were reset.
+/// One side of the pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Side {
-    held: [i64; METRICS],
-    entered: [i64; METRICS],
-    held_at_reset: [i64; METRICS],
+    /// What came (by [`Metric::entry`]) and what went (by metric), ever.
+    flow: [[i64; METRICS]; 2],
+    /// `flow` when the totals were reset.
+    flow_at_reset: [[i64; METRICS]; 2],
+    /// While both sides hold no more than this, no peak is passed (Note [Ceilings]).
+    ceiling: [i64; METRICS],
+}
+
+/// The row of [`Side::flow`] for what came.
+const IN: usize = 0;
+/// The row of [`Side::flow`] for what went.
+const OUT: usize = 1;
+
+impl Side {
+    /// What this side holds now.
+    #[inline(always)]
+    const fn held(&self, metric: Metric) -> i64 {
+        self.flow[IN][metric.entry()] - self.flow[OUT][metric as usize]
+    }
+
+    /// Negative if this side holds more than the metric's ceiling.
+    #[inline(always)]
+    const fn room(&self, metric: Metric) -> i64 {
+        self.ceiling[metric as usize] - self.held(metric)
+    }
 }
 
 /// Every statistic.
@@ -183,12 +218,11 @@ impl Stats {
         }
     }
 
-    /// What both sides hold now. O(1), two loads.
+    /// What both sides hold now. O(1), four loads.
     #[inline]
     #[must_use]
     pub const fn current(&self, metric: Metric) -> u64 {
-        let lane = metric as usize;
-        (self.sides[0].held[lane] + self.sides[1].held[lane]) as u64
+        (self.sides[0].held(metric) + self.sides[1].held(metric)) as u64
     }
 
     /// The most that both sides have held at one moment, since the last reset of peaks. O(1).
@@ -247,11 +281,11 @@ impl Stats {
         let mut index = 0;
         while index < 2 {
             if row == BOTH || row == index {
-                let side = &self.sides[index];
-                let (held, entered) = (side.held[lane], side.entered[metric.entry()]);
-                gauge.current += held as u64;
-                gauge.allocated += entered as u64;
-                gauge.freed += (side.held_at_reset[lane] + entered - held) as u64;
+                let Side { flow, flow_at_reset, .. } = &self.sides[index];
+                gauge.current += self.sides[index].held(metric) as u64;
+                let entry = metric.entry();
+                gauge.allocated += (flow[IN][entry] - flow_at_reset[IN][entry]) as u64;
+                gauge.freed += (flow[OUT][lane] - flow_at_reset[OUT][lane]) as u64;
             }
             index += 1;
         }
@@ -285,7 +319,7 @@ impl Stats {
     /// Makes every peak what is held now (`reset_peak_memory_stats`).
     pub fn reset_peak(&mut self) {
         self.peaks = [[i64::MIN; METRICS]; 3];
-        self.raise_peaks();
+        self.raise_peaks(&Metric::ALL);
         for gauge in [&mut self.oversize_allocations, &mut self.oversize_segments] {
             gauge.peak = gauge.current;
         }
@@ -294,8 +328,7 @@ impl Stats {
     /// Makes every total and counter zero (`reset_accumulated_memory_stats`).
     pub fn reset_accumulated(&mut self) {
         for side in &mut self.sides {
-            side.entered = [0; METRICS];
-            side.held_at_reset = side.held;
+            side.flow_at_reset = side.flow;
         }
         self.counters = Counters::default();
         self.oversize_allocations.reset_accumulated();
@@ -331,92 +364,96 @@ impl Stats {
         rows
     }
 
-    /// Raises the peaks if any of the metrics `FROM..TO` now stands above its own: one branch, rarely taken.
-    #[inline(always)]
-    fn check_peaks<const FROM: usize, const TO: usize>(&mut self, class: Class) {
-        let [small, large] = [&self.sides[0].held, &self.sides[1].held];
-        let held = &self.sides[class as usize].held;
-        let mut slack = 0;
-        for lane in FROM..TO {
-            slack |= self.peaks[class as usize][lane] - held[lane];
-            slack |= self.peaks[BOTH][lane] - (small[lane] + large[lane]);
-        }
-        if slack < 0 {
-            self.raise_peaks();
-        }
-    }
-
+    /// Raises every peak that has been passed, and sets the ceilings anew.
     #[cold]
     #[inline(never)]
-    fn raise_peaks(&mut self) {
-        for lane in 0..METRICS {
-            let [small, large] = [self.sides[0].held[lane], self.sides[1].held[lane]];
+    fn raise_block_peaks(&mut self) {
+        self.raise_peaks(&BLOCK_METRICS);
+    }
+
+    /// The same for free blocks of split segments.
+    #[cold]
+    #[inline(never)]
+    fn raise_split_peaks(&mut self) {
+        self.raise_peaks(&SPLIT_METRICS);
+    }
+
+    #[inline(always)]
+    fn raise_peaks(&mut self, metrics: &[Metric]) {
+        for &metric in metrics {
+            let lane = metric as usize;
+            let [small, large] = [self.sides[0].held(metric), self.sides[1].held(metric)];
             for (row, held) in [small, large, small + large].into_iter().enumerate() {
                 self.peaks[row][lane] = self.peaks[row][lane].max(held);
             }
+            let room = self.peaks[BOTH][lane] - (small + large);
+            let small_ceiling = self.peaks[0][lane].min(small + room / 2);
+            let left = room - (small_ceiling - small);
+            self.sides[0].ceiling[lane] = small_ceiling;
+            self.sides[1].ceiling[lane] = self.peaks[1][lane].min(large + left);
         }
     }
 
     /// **R2** for what just left.
     #[inline(always)]
-    fn check_held(&self, class: Class, lane: usize) {
-        debug_assert!(self.sides[class as usize].held[lane] >= 0, "R2: more left than had come");
+    fn check_held(&self, class: Class, metric: Metric) {
+        let held = self.sides[class as usize].held(metric);
+        debug_assert!(held >= 0, "R2: more left than had come");
     }
 
-    #[inline]
+    #[inline(always)]
     fn block_out(&mut self, class: Class, bytes: u64, requested: u64) {
-        let (bytes, requested) = (bytes as i64, requested as i64);
         let side = &mut self.sides[class as usize];
-        side.held[ALLOCATION] += 1;
-        side.held[ACTIVE] += 1;
-        side.held[ALLOCATED_BYTES] += bytes;
-        side.held[ACTIVE_BYTES] += bytes;
-        side.held[REQUESTED_BYTES] += requested;
-        side.entered[ALLOCATION] += 1;
-        side.entered[ALLOCATED_BYTES] += bytes;
-        side.entered[REQUESTED_BYTES] += requested;
-        self.check_peaks::<ALLOCATION, INACTIVE_SPLIT>(class);
+        side.flow[IN][ALLOCATION] += 1;
+        side.flow[IN][ALLOCATED_BYTES] += bytes as i64;
+        side.flow[IN][REQUESTED_BYTES] += requested as i64;
+        let room = side.room(Metric::Allocation)
+            | side.room(Metric::Active)
+            | side.room(Metric::AllocatedBytes)
+            | side.room(Metric::ActiveBytes)
+            | side.room(Metric::RequestedBytes);
+        if room < 0 {
+            self.raise_block_peaks();
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn block_back(&mut self, class: Class, bytes: u64) {
         let side = &mut self.sides[class as usize];
-        side.held[ALLOCATION] -= 1;
-        side.held[ALLOCATED_BYTES] -= bytes as i64;
-        self.check_held(class, ALLOCATED_BYTES);
+        side.flow[OUT][ALLOCATION] += 1;
+        side.flow[OUT][ALLOCATED_BYTES] += bytes as i64;
+        self.check_held(class, Metric::AllocatedBytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn block_reusable(&mut self, class: Class, bytes: u64, requested: u64) {
         let side = &mut self.sides[class as usize];
-        side.held[ACTIVE] -= 1;
-        side.held[ACTIVE_BYTES] -= bytes as i64;
-        side.held[REQUESTED_BYTES] -= requested as i64;
-        self.check_held(class, ACTIVE_BYTES);
-        self.check_held(class, REQUESTED_BYTES);
+        side.flow[OUT][ACTIVE] += 1;
+        side.flow[OUT][ACTIVE_BYTES] += bytes as i64;
+        side.flow[OUT][REQUESTED_BYTES] += requested as i64;
+        self.check_held(class, Metric::ActiveBytes);
+        self.check_held(class, Metric::RequestedBytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn inactive_split(&mut self, class: Class, blocks: i64, bytes: i64) {
         let side = &mut self.sides[class as usize];
-        side.held[INACTIVE_SPLIT] += blocks;
-        side.held[INACTIVE_SPLIT_BYTES] += bytes;
-        side.entered[INACTIVE_SPLIT] += blocks.max(0);
-        side.entered[INACTIVE_SPLIT_BYTES] += bytes.max(0);
-        self.check_held(class, INACTIVE_SPLIT_BYTES);
-        self.check_peaks::<INACTIVE_SPLIT, { INACTIVE_SPLIT_BYTES + 1 }>(class);
+        side.flow[usize::from(blocks < 0)][INACTIVE_SPLIT] += blocks.abs();
+        side.flow[usize::from(bytes < 0)][INACTIVE_SPLIT_BYTES] += bytes.abs();
+        if side.room(Metric::InactiveSplit) | side.room(Metric::InactiveSplitBytes) < 0 {
+            self.raise_split_peaks();
+        }
+        self.check_held(class, Metric::InactiveSplitBytes);
     }
 
     fn enter(&mut self, metric: Metric, class: Class, amount: u64) {
-        let side = &mut self.sides[class as usize];
-        side.held[metric as usize] += amount as i64;
-        side.entered[metric as usize] += amount as i64;
-        self.raise_peaks();
+        self.sides[class as usize].flow[IN][metric as usize] += amount as i64;
+        self.raise_peaks(&[metric]);
     }
 
     fn leave(&mut self, metric: Metric, class: Class, amount: u64) {
-        self.sides[class as usize].held[metric as usize] -= amount as i64;
-        self.check_held(class, metric as usize);
+        self.sides[class as usize].flow[OUT][metric as usize] += amount as i64;
+        self.check_held(class, metric);
     }
 
     /// Everything but a block's own life.
@@ -457,7 +494,7 @@ impl Stats {
 }
 
 impl Observe for Stats {
-    #[inline]
+    #[inline(always)]
     fn observe(&mut self, change: Change) {
         match change {
             Change::Allocated { bytes, requested, class, oversize, .. } => {
@@ -505,11 +542,13 @@ fn push(rows: &mut Vec<(String, i64)>, key: &str, gauge: Gauge) {
     }
 }
 
-// Note [Held and entered]
-// An alloc and a free are the hottest changes there are, so they write as little as they can: what left is what
-// had been held at the last reset, plus what entered since, less what is held now; both sides together are the sum
-// of the sides. Only peaks cannot be derived, since the sides peak at different moments. They are compared at
-// every rise, all lanes at once: the sign bit of `peak - held`, or-ed over the lanes, says whether any was passed.
+// Note [Ceilings]
+// An alloc and a free are the hottest changes there are, so they write as little as they can: what came and what went.
+// Peaks cannot be derived from these, since the sides peak at different moments. Comparing every held figure with
+// its peak, for a side and for both together, would cost more than the rest of the fold; so each side has a ceiling,
+// no higher than its own peak, and the two ceilings together are no higher than the peak of both. Below its ceiling a
+// side can pass no peak, whatever the other one does below its own. One sign bit says whether any ceiling was
+// passed; only then are the peaks looked at, and what room is left under them is shared out anew.
 
 #[cfg(test)]
 #[path = "stats_tests.rs"]
