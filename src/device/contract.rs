@@ -176,6 +176,7 @@ pub const fn fits(want: &Want, answer: &Answer) -> bool {
     match answer {
         Answer::Refused(_) => true,
         Answer::Granted { .. } => matches!(want, Want::Reserve { .. } | Want::ReserveRange { .. }),
+        Answer::GrantedRange { .. } => matches!(want, Want::ReserveRange { .. }),
         Answer::Released => matches!(want, Want::Release { .. } | Want::ReleaseRange { .. }),
         Answer::Mapped => matches!(want, Want::Map { .. }),
         Answer::Unmapped => matches!(want, Want::Unmap { .. }),

@@ -1,7 +1,7 @@
 //! Device: whoever performs the core's wants: a simulated GPU or the host's memory.
 //!
 //! Owns: the contract of a device call ([`contract`]), the laws that hold on every device ([`laws`]), what
-//! calls cost ([`costs`]), and the devices ([`sim`], [`host`]). Asked by the pump and by replay.
+//! calls cost ([`costs`]), and the devices ([`sim`], [`recorded`], [`host`]). Asked by the pump and by replay.
 //! Never knows: blocks, pools, policies; a device sees segments, address ranges, pages and fences only.
 //!
 //! | invariant | in words | held by |
@@ -15,9 +15,11 @@ pub mod costs;
 pub mod host;
 pub mod laws;
 pub mod random;
+pub mod recorded;
 pub mod sim;
 
 pub use contract::{CallKind, Calls, Device, fits, may_block};
 pub use costs::{CostModel, Price};
 pub use host::HostDevice;
+pub use recorded::{Deed, Disagreement, RecordedDevice};
 pub use sim::{FencePolicy, Placement, Refusals, SimConfig, SimDevice};

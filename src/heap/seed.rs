@@ -149,7 +149,10 @@ impl Heap {
 fn check(seed: &SeedSegment) -> Result<(), alloc::string::String> {
     let whole = [(seed.base, seed.bytes)];
     let ranges: &[(u64, u64)] = if seed.page == 0 { &whole } else { &seed.mapped };
-    if seed.bytes == 0 || !seed.bytes.is_multiple_of(UNIT) || seed.bytes > MAX_BLOCK || !seed.base.is_multiple_of(UNIT)
+    if seed.bytes == 0
+        || !seed.bytes.is_multiple_of(UNIT)
+        || seed.bytes > MAX_BLOCK
+        || !seed.base.is_multiple_of(UNIT)
     {
         return Err(alloc::format!("segment {:#x} of {} bytes cannot be", seed.base, seed.bytes));
     }

@@ -1,0 +1,268 @@
+//! Recorded: a device that answers from a recording.
+//!
+//! For each request the replay lays out what the recording's driver did while it was served ([`Deed`]s in order).
+//! A growth is granted where the recording has one next, at the recorded address; where the recording has a
+//! release next instead, the driver had refused, and so does this. What the engine releases must be what the
+//! recording released: the order inside one group is not compared. Every disagreement is kept, and the answer
+//! is then one that lets the replay go on.
+
+use std::collections::BTreeMap;
+
+use super::contract::{Calls, Device};
+use crate::vocab::{Address, Answer, Fault, Serial, StreamId, Want};
+
+/// One thing the recording's driver did. Sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A segment was granted.
+    Segment {
+        /// Where.
+        base: u64,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A segment was given back.
+    SegmentGone {
+        /// Where.
+        base: u64,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Pages were mapped.
+    Pages {
+        /// Where.
+        base: u64,
+        /// Their size together.
+        bytes: u64,
+    },
+    /// Pages were unmapped.
+    PagesGone {
+        /// Where.
+        base: u64,
+        /// Their size together.
+        bytes: u64,
+    },
+}
+
+impl Deed {
+    const fn is_release(&self) -> bool {
+        matches!(self, Self::SegmentGone { .. } | Self::PagesGone { .. })
+    }
+}
+
+/// Where the engine and the recording disagree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// What the recording has.
+    pub expected: String,
+    /// What the engine did.
+    pub got: String,
+}
+
+/// Answers from a recording.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedDevice {
+    deeds: Vec<Deed>,
+    at: usize,
+    /// Ends of address ranges by their start: no range granted reaches beyond its own.
+    range_ends: Vec<(u64, u64)>,
+    total: Option<u64>,
+    disagreement: Option<Disagreement>,
+    elsewhere: u64,
+    passed: BTreeMap<StreamId, Serial>,
+    calls: Calls,
+}
+
+/// Where memory goes that the recording did not have: far above any real address.
+const ELSEWHERE: u64 = 1 << 60;
+
+impl RecordedDevice {
+    /// A device of `total` bytes if known, whose address ranges are these (start, end) pairs by start.
+    #[must_use]
+    pub fn new(total: Option<u64>, range_ends: Vec<(u64, u64)>) -> Self {
+        Self { total, range_ends, elsewhere: ELSEWHERE, ..Self::default() }
+    }
+
+    /// Lays out what the driver did while the next request was served.
+    pub fn lay_out(&mut self, deeds: impl IntoIterator<Item = Deed>) {
+        self.deeds.clear();
+        self.deeds.extend(deeds);
+        self.at = 0;
+    }
+
+    /// Deeds of the layout that the engine did not ask for count as a disagreement; then the first one since
+    /// the layout, if any.
+    pub fn settle(&mut self) -> Option<Disagreement> {
+        if let Some(deed) = self.deeds.get(self.at) {
+            let expected = format!("{deed:x?}");
+            self.disagree(expected, "nothing of the kind".into());
+        }
+        self.deeds.clear();
+        self.at = 0;
+        self.disagreement.take()
+    }
+
+    /// The recording says that all fences of `stream` so far have passed; polls find them from now on.
+    pub fn pass(&mut self, stream: StreamId, through: Serial) {
+        self.passed.insert(stream, through);
+    }
+
+    fn disagree(&mut self, expected: String, got: String) {
+        self.disagreement.get_or_insert(Disagreement { expected, got });
+    }
+
+    fn next(&self) -> Option<Deed> {
+        self.deeds.get(self.at).copied()
+    }
+
+    fn somewhere_else(&mut self, bytes: u64) -> Address {
+        let base = self.elsewhere;
+        self.elsewhere += bytes.next_multiple_of(2 << 20);
+        Address(base)
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Answer {
+        match self.next() {
+            Some(Deed::Segment { base, bytes: recorded }) if recorded == bytes => {
+                self.at += 1;
+                Answer::Granted { base: Address(base) }
+            }
+            Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
+            None if self.deeds.is_empty() => Answer::Refused(Fault::OutOfMemory),
+            other => {
+                self.at += usize::from(other.is_some());
+                let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
+                self.disagree(expected, format!("a segment of {bytes} bytes asked for"));
+                Answer::Granted { base: self.somewhere_else(bytes) }
+            }
+        }
+    }
+
+    fn reserve_range(&mut self, bytes: u64) -> Answer {
+        let Some(Deed::Pages { base, .. }) = self.next() else {
+            return match self.next() {
+                Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
+                _ => Answer::Granted { base: self.somewhere_else(bytes) },
+            };
+        };
+        let end = self.range_ends.iter().find(|&&(start, _)| start == base).map(|&(_, end)| end);
+        match end {
+            Some(end) if end - base < bytes => {
+                Answer::GrantedRange { base: Address(base), bytes: end - base }
+            }
+            _ => Answer::Granted { base: Address(base) },
+        }
+    }
+
+    fn map(&mut self, base: u64, bytes: u64) -> Answer {
+        match self.next() {
+            Some(Deed::Pages { base: at, bytes: recorded }) if (at, recorded) == (base, bytes) => {
+                self.at += 1;
+                Answer::Mapped
+            }
+            Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
+            None if self.deeds.is_empty() => Answer::Refused(Fault::OutOfMemory),
+            other => {
+                self.at += usize::from(other.is_some());
+                let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
+                self.disagree(expected, format!("pages at {base:#x}, {bytes} bytes, asked for"));
+                Answer::Mapped
+            }
+        }
+    }
+
+    /// Takes `deed` out of the group of releases that comes next.
+    fn release(&mut self, deed: Deed) {
+        let group = self.deeds[self.at..].iter().take_while(|deed| deed.is_release()).count();
+        let place = self.deeds[self.at..self.at + group].iter().position(|other| *other == deed);
+        match place {
+            Some(place) => {
+                self.deeds.swap(self.at, self.at + place);
+                self.at += 1;
+            }
+            None => self.disagree("kept".into(), format!("{deed:x?}")),
+        }
+    }
+}
+
+impl Device for RecordedDevice {
+    fn perform(&mut self, want: Want) -> Answer {
+        let answer = match want {
+            Want::Reserve { bytes } => self.reserve(bytes),
+            Want::ReserveRange { bytes, .. } => self.reserve_range(bytes),
+            Want::Map { base, bytes, .. } => self.map(base.0, bytes),
+            Want::Release { base, bytes } => {
+                self.release(Deed::SegmentGone { base: base.0, bytes });
+                Answer::Released
+            }
+            Want::Unmap { base, bytes, .. } => {
+                self.release(Deed::PagesGone { base: base.0, bytes });
+                Answer::Unmapped
+            }
+            Want::ReleaseRange { .. } => Answer::Released,
+            Want::Fence { .. } => Answer::Fenced,
+            Want::Poll { stream, .. } => {
+                Answer::Passed { through: self.passed.get(&stream).copied().unwrap_or_default() }
+            }
+            Want::Wait { serial, .. } => Answer::Passed { through: serial },
+        };
+        self.calls.count(&want, &answer);
+        answer
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    fn free(&self) -> Option<u64> {
+        None
+    }
+
+    fn granularity(&self) -> u64 {
+        crate::vocab::UNIT
+    }
+
+    fn page_mapping(&self) -> bool {
+        true
+    }
+
+    fn nanos(&self) -> u64 {
+        0
+    }
+
+    fn calls(&self) -> Calls {
+        self.calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growth_is_refused_while_the_recording_has_releases_first() {
+        let mut device = RecordedDevice::new(None, Vec::new());
+        let (gone, granted) = (
+            Deed::SegmentGone { base: 512, bytes: 1024 },
+            Deed::Segment { base: 4096, bytes: 2048 },
+        );
+        device.lay_out([gone, granted]);
+        let reserve = Want::Reserve { bytes: 2048 };
+        assert_eq!(device.perform(reserve), Answer::Refused(Fault::OutOfMemory));
+        device.perform(Want::Release { base: Address(512), bytes: 1024 });
+        assert_eq!(device.perform(reserve), Answer::Granted { base: Address(4096) });
+        assert_eq!(device.settle(), None);
+    }
+
+    #[test]
+    fn what_was_not_recorded_and_what_was_not_done_are_told() {
+        let mut device = RecordedDevice::new(None, Vec::new());
+        device.lay_out([Deed::SegmentGone { base: 512, bytes: 1024 }]);
+        assert!(device.settle().is_some_and(|d| d.got.contains("nothing")));
+        device.lay_out([Deed::Segment { base: 512, bytes: 1024 }]);
+        device.perform(Want::Reserve { bytes: 4096 });
+        assert!(device.settle().is_some_and(|d| d.got.contains("4096")));
+        device.perform(Want::Release { base: Address(0), bytes: 1 });
+        assert!(device.settle().is_some());
+    }
+}
