@@ -1,10 +1,10 @@
 //! Settings: from text to what was said, to what is meant.
 //!
-//! Two types stand for the two steps. [`Said`] is a text that was understood, setting by setting; [`Effective`]
-//! is a [`Policy`] that is in force, with each setting's requested and effective value, where it came from, and
-//! a warning for every request that does nothing or does harm. Asked by the command line, the allocator's
-//! builder and the replay. Never asks for a device: what depends on its capacity is said by
-//! [`Effective::for_device`].
+//! Two types stand for the two steps. [`Said`] is a text that was understood, setting by setting;
+//! [`Effective`] is a [`Policy`] that is in force, with each setting's requested and effective
+//! value, where it came from, and a warning for every request that does nothing or does harm. Asked
+//! by the command line, the allocator's builder and the replay. Never asks for a device: what
+//! depends on its capacity is said by [`Effective::for_device`].
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -34,13 +34,14 @@ fn remark(policy: &Policy, key: Key, requested: &str) -> Option<(Concern, String
 }
 
 /// Source: the survivor cycle (91 + 45.5 + 2 MiB kept, 100 rounds) on PyTorch 2.15.
-const SPLIT_LIMIT_WITH_PAGES: &str = "harmful with expandable segments: mapped ranges at or above the limit no longer serve smaller \
-     requests, so new pages are mapped instead (one cycle that reserves 340 MiB without a limit reserved \
-     13860 MiB with 128); use one of the two";
+const SPLIT_LIMIT_WITH_PAGES: &str = "harmful with expandable segments: mapped ranges at or above \
+     the limit no longer serve smaller requests, so new pages are mapped instead (one cycle that \
+     reserves 340 MiB without a limit reserved 13860 MiB with 128); use one of the two";
 
 fn backend(requested: &str) -> Option<&'static str> {
     (requested != "native").then_some(
-        "the native allocator is in force here; under cudaMallocAsync PyTorch's native settings do nothing",
+        "the native allocator is in force here; under cudaMallocAsync PyTorch's native \
+         settings do nothing",
     )
 }
 
@@ -75,8 +76,8 @@ fn no_effect(policy: &Policy, key: Key) -> Option<&'static str> {
 }
 
 impl Effective {
-    /// The same settings on a device of `total` bytes (`None`: unknown): limits become numbers, and what has
-    /// no effect there is said.
+    /// The same settings on a device of `total` bytes (`None`: unknown): limits become numbers, and
+    /// what has no effect there is said.
     #[must_use]
     pub fn for_device(mut self, total: Option<u64>) -> Self {
         let fraction = self.policy.memory_fraction;
@@ -87,6 +88,8 @@ impl Effective {
             }
             (None, None) if fraction < 1.0 => {
                 self.without_effect(Key::PerProcessMemoryFraction, UNKNOWN_CAPACITY);
+                self.entries[Key::PerProcessMemoryFraction as usize].effective = "no limit".into();
+                self.entries[Key::GarbageCollectionThreshold as usize].effective = "off".into();
                 if self.policy.collect_threshold > 0.0 {
                     self.without_effect(Key::GarbageCollectionThreshold, UNKNOWN_CAPACITY);
                 }
@@ -155,6 +158,8 @@ mod tests {
             ],
             "said once"
         );
+        assert_eq!(unknown.entry(Key::GarbageCollectionThreshold).effective, "off");
+        assert_eq!(unknown.entry(Key::PerProcessMemoryFraction).effective, "no limit");
         let pages = over(presets::pytorch_expandable(), both);
         assert_eq!(concerns(&pages), [("garbage_collection_threshold", Concern::NoEffect)]);
     }

@@ -1,7 +1,7 @@
 //! Apply: what was said, laid over a policy, to what is meant.
 //!
-//! Order of work: the large segment first, because other settings follow it and are judged by it; then all
-//! others; then the whole policy is validated; then entries and warnings are written.
+//! Order of work: the large segment first, because other settings follow it and are judged by it;
+//! then all others; then the whole policy is validated; then entries and warnings are written.
 
 use alloc::format;
 
@@ -22,9 +22,9 @@ pub fn apply(base: Policy, said: &Said, source: Source) -> Result<Effective, Set
     layer(Effective::of(base), said, &source)
 }
 
-/// `said` laid over what is in force, by PyTorch's rule for a second text at run time: the split limit, the
-/// rounding divisions and the collection threshold go back to their defaults unless said again; all others
-/// stay.
+/// `said` laid over what is in force, by PyTorch's rule for a second text at run time: the split
+/// limit, the rounding divisions and the collection threshold go back to their defaults unless said
+/// again; all others stay.
 ///
 /// # Errors
 /// As [`apply`].
@@ -129,8 +129,8 @@ fn set(policy: &mut Policy, setting: &Setting) {
     }
 }
 
-/// PyTorch's rule: the excess that is allowed and the page of expandable segments follow the large segment.
-/// A page size that was chosen apart from it stays.
+/// PyTorch's rule: the excess that is allowed and the page of expandable segments follow the large
+/// segment. A page size that was chosen apart from it stays.
 fn set_large_segment(policy: &mut Policy, bytes: u64) {
     if let Backing::Pages { large, .. } = &mut policy.backing
         && *large == policy.large_segment
@@ -264,7 +264,8 @@ mod tests {
             assert_eq!(policy.max_non_split_rounding, 64 * MIB);
             assert_eq!(policy.backing, Backing::Pages { small: 2 * MIB, large: 40 * MIB });
         }
-        let follows = over(presets::pytorch_expandable(), "large_segment_size_mb:40");
+        let follows =
+            over(presets::pytorch_expandable(), "large_segment_size_mb:40,max_split_size_mb:64");
         assert_eq!(follows.policy.backing, Backing::Pages { small: 2 * MIB, large: 40 * MIB });
         assert_eq!(follows.policy.max_non_split_rounding, 40 * MIB);
         let entry = follows.entry(Key::MaxNonSplitRoundingMb);
@@ -279,11 +280,13 @@ mod tests {
         assert_eq!(over(presets::pytorch(), "max_split_size_mb:20").policy.max_split, 20 * MIB);
         assert_eq!(
             error(presets::pytorch(), "max_split_size_mb:19"),
-            "max_split_size_mb \"19\" at byte 18: expected at least 20, the large_segment_size_mb in force"
+            "max_split_size_mb \"19\" at byte 18: expected at least 20, the \
+             large_segment_size_mb in force"
         );
         assert_eq!(
             error(presets::pytorch(), "max_split_size_mb:32,large_segment_size_mb:40"),
-            "max_split_size_mb \"32\" at byte 18: expected at least 40, the large_segment_size_mb in force"
+            "max_split_size_mb \"32\" at byte 18: expected at least 40, the \
+             large_segment_size_mb in force"
         );
         let low = "max_split_size_mb:12,large_segment_size_mb:12";
         assert_eq!(over(presets::pytorch(), low).policy.max_split, 12 * MIB);

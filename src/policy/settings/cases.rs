@@ -1,5 +1,5 @@
-//! Cases: settings texts whose effect on PyTorch's real allocator is recorded, the printed table, and texts
-//! made of the grammar's pieces, none of which may panic.
+//! Cases: settings texts whose effect on PyTorch's real allocator is recorded, the printed table,
+//! and texts made of the grammar's pieces, none of which may panic.
 
 use alloc::{
     string::{String, ToString},
@@ -12,12 +12,11 @@ use crate::{
     vocab::MIB,
 };
 
-/// Each text of the recorded cases, what it makes of PyTorch's preset, and which settings it warns about.
+/// Each text of the recorded cases, what it makes of PyTorch's preset, and which settings it warns
+/// about.
 #[test]
 fn recorded_texts_mean_what_they_meant_there() {
     type Case = (&'static str, fn(&mut Policy), &'static [&'static str]);
-    let list = [1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8, 8, 8];
-    let _ = list;
     let cases: [Case; 16] = [
         ("", |_| {}, &[]),
         ("max_split_size_mb:20", |p| p.max_split = 20 * MIB, &[]),
@@ -54,7 +53,8 @@ fn recorded_texts_mean_what_they_meant_there() {
         ),
         ("expandable_segments:True", |p| p.backing = pages(20), &[]),
         (
-            "expandable_segments:True,garbage_collection_threshold:0.7,per_process_memory_fraction:0.8",
+            "expandable_segments:True,garbage_collection_threshold:0.7,\
+             per_process_memory_fraction:0.8",
             |p| (p.backing, p.collect_threshold, p.memory_fraction) = (pages(20), 0.7, 0.8),
             &["garbage_collection_threshold"],
         ),
@@ -83,6 +83,24 @@ fn recorded_texts_mean_what_they_meant_there() {
     assert_eq!(both.warnings, []);
 }
 
+/// K19 from the text to the block size.
+#[test]
+fn k19_a_text_rounds_requests_as_it_does_there() {
+    const KIB: u64 = 1024;
+    for (spec, bytes, rounded) in [
+        ("pytorch:roundup_power2_divisions:4", 1200 * KIB, 1280 * KIB),
+        ("pytorch:roundup_power2_divisions:8", 1001 * KIB, 1024 * KIB),
+        ("pytorch:roundup_power2_divisions:1", 514 * MIB, 514 * MIB),
+        ("blockyard:roundup_power2_divisions:1", 514 * MIB, 1024 * MIB),
+        ("pytorch:roundup_power2_divisions:2", 514 * MIB, 768 * MIB),
+        ("pytorch:roundup_power2_divisions:[256:2,>:8]", 514 * MIB, 576 * MIB),
+        ("pytorch:roundup_power2_divisions:[256:2,>:8]", 386 * MIB, 512 * MIB),
+    ] {
+        let policy = policy_from(spec, None).unwrap().policy;
+        assert_eq!(crate::policy::size::round(&policy, bytes), rounded, "{spec}");
+    }
+}
+
 fn pages(large: u64) -> Backing {
     Backing::Pages { small: 2 * MIB, large: large * MIB }
 }
@@ -100,8 +118,36 @@ fn k21_the_table_shows_requested_and_effective_and_the_source() {
     assert_eq!(found, wanted);
 }
 
-/// Seeded texts of the grammar's own pieces: a value or a one-line error, never a panic, and every policy that
-/// comes out holds together and says again what it was told.
+/// Settings that are good, or good alone only.
+const WHOLE: [&str; 24] = [
+    "max_split_size_mb:20",
+    "max_split_size_mb:17592186044415",
+    "large_segment_size_mb:40",
+    "large_segment_size_mb:21",
+    "large_segment_size_mb:17592186044415",
+    "max_non_split_rounding_mb:30",
+    "expandable_segments:True",
+    "expandable_segments:False",
+    "garbage_collection_threshold:0.5",
+    "per_process_memory_fraction:0",
+    "roundup_power2_divisions:2147483648",
+    "roundup_power2_divisions:[64:1,>:8]",
+    "expandable_segments_reserve:\u{2028}",
+    "backend:cudaMallocAsync",
+    "small_limit:1GiB",
+    "small_segment_mb:2048",
+    "large_direct_mb:40",
+    "segment_granule_mb:3",
+    "large_remainder:0",
+    "large_page_mb:4",
+    "large_page_mb:3",
+    "small_page_mb:549755813888",
+    "tie_order:address",
+    "ladder:blockyard",
+];
+
+/// Seeded texts of the grammar's own pieces: a value or a one-line error, never a panic, and every
+/// policy that comes out holds together and says again what it was told.
 #[test]
 fn no_text_panics() {
     let mut pieces: Vec<&str> = super::Key::ALL.into_iter().map(super::Key::name).collect();
@@ -150,9 +196,7 @@ fn no_text_panics() {
         let mut text = String::new();
         for _ in 0..=next(4) {
             if round % 2 == 0 {
-                text.push_str(super::Key::ALL[next(33)].name());
-                text.push(':');
-                text.push_str(pieces[33 + next(pieces.len() - 33)]);
+                text.push_str(WHOLE[next(WHOLE.len())]);
                 text.push(',');
             } else {
                 text.push_str(pieces[next(pieces.len())]);

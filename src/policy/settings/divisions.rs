@@ -1,7 +1,7 @@
 //! Divisions: the rounding table between its text and its sixteen entries.
 //!
-//! Source of the rules: PyTorch. A list's first entry also rules every smaller size, sizes between two entries
-//! that are not named stay off, and `>` rules everything above the entry before it.
+//! Source of the rules: PyTorch. A list's first entry also rules every smaller size, sizes between
+//! two entries that are not named stay off, and `>` rules everything above the entry before it.
 
 use alloc::{format, string::String};
 use core::fmt::Write as _;

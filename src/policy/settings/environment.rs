@@ -9,8 +9,8 @@ use crate::policy::{Policy, presets};
 pub const VARIABLES: [&str; 3] =
     ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
-/// PyTorch's policy under the environment's settings. `lookup` answers a variable's value if it is set:
-/// `|name| std::env::var(name).ok()` outside tests.
+/// PyTorch's policy under the environment's settings. `lookup` answers a variable's value if it is
+/// set: `|name| std::env::var(name).ok()` outside tests.
 ///
 /// # Errors
 /// The first setting that cannot be taken, with its variable.
@@ -20,8 +20,8 @@ pub fn from_environment(
     from_environment_over(presets::pytorch(), lookup)
 }
 
-/// Another policy under the environment's settings. The first variable that is set wins, even when it is
-/// empty; that others are set too is a warning.
+/// Another policy under the environment's settings. The first variable that is set wins, even when
+/// it is empty; that others are set too is a warning.
 ///
 /// # Errors
 /// As [`from_environment`].

@@ -1,7 +1,8 @@
 //! File: a settings file, TOML or JSON, to a policy.
 //!
-//! Keys are PyTorch's and this project's, flat, and two more: `preset`, the policy to begin with (`pytorch` if
-//! absent), and `name`, what the policy is called in results (the file's name if absent).
+//! Keys are PyTorch's and this project's, flat, and two more: `preset`, the policy to begin with
+//! (`pytorch` if absent), and `name`, what the policy is called in results (the file's name if
+//! absent).
 
 use std::{
     format,
@@ -24,8 +25,8 @@ use super::{
 };
 use crate::policy::presets;
 
-/// The policy that a settings file describes. `name` is the file's name: it tells JSON (`.json`, or a text that
-/// begins with a brace) from TOML, and is said in errors and sources.
+/// The policy that a settings file describes. `name` is the file's name: it tells JSON (`.json`, or
+/// a text that begins with a brace) from TOML, and is said in errors and sources.
 ///
 /// # Errors
 /// The first key that is unknown or value that cannot be taken, with the line.
@@ -169,7 +170,8 @@ fn json_text(value: &Json) -> Result<String, &'static str> {
     }
 }
 
-/// Where a key of a flat JSON object stands, searched from `from` on; `from` itself if its spelling is escaped.
+/// Where a key of a flat JSON object stands, searched from `from` on; `from` itself if its spelling
+/// is escaped.
 fn place_of(text: &str, key: &str, from: usize) -> usize {
     let quoted = format!("\"{key}\"");
     let rest = text.get(from..).unwrap_or_default();
@@ -274,7 +276,8 @@ mod tests {
             (
                 "x.toml",
                 "max_split_size_mb = [1]",
-                "x.toml:1: max_split_size_mb: expected a whole number of MiB, at least 1, found an array",
+                "x.toml:1: max_split_size_mb: expected a whole number of MiB, at least 1, \
+                 found an array",
             ),
             (
                 "x.toml",
@@ -284,7 +287,8 @@ mod tests {
             (
                 "x.toml",
                 "\nmax_split_size_mb = 19",
-                "x.toml:2: max_split_size_mb \"19\": expected at least 20, the large_segment_size_mb in force",
+                "x.toml:2: max_split_size_mb \"19\": expected at least 20, the \
+                 large_segment_size_mb in force",
             ),
             (
                 "x.toml",
@@ -308,6 +312,15 @@ mod tests {
             let found = error(name, text);
             assert!(found.starts_with(wanted), "{found}\n{wanted}");
             assert_eq!(found.lines().count(), 1, "{found}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error() {
+        for open in ["[", "{a=", "{\"a\":"] {
+            let deep = open.repeat(200_000);
+            assert!(from_file_text("x.toml", &format!("a = {deep}")).is_err());
+            assert!(from_file_text("x.json", &deep).is_err());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Keys: the name, kind of value and family of every setting.
 //!
-//! The one place that knows which settings exist. PyTorch's keys come first, in the order of its documents,
-//! then ours for fields of a policy that PyTorch has no key for.
+//! The one place that knows which settings exist. PyTorch's keys come first, in the order of its
+//! documents, then ours for fields of a policy that PyTorch has no key for.
 
 use alloc::string::String;
 use core::fmt::Write as _;
@@ -262,7 +262,8 @@ pub(super) fn one_of(words: &[&str]) -> String {
     text
 }
 
-/// The candidate that was probably meant: one that differs by a few letters, or of which `given` is a part.
+/// The candidate that was probably meant: one that differs by a few letters, else one of which
+/// `given` is a part or which is a part of it.
 pub(super) fn nearest(
     given: &str,
     candidates: impl Iterator<Item = &'static str>,
@@ -271,19 +272,21 @@ pub(super) fn nearest(
     if given.is_empty() || given.len() > LONGEST {
         return None;
     }
-    let given = given.to_ascii_lowercase().replace('-', "_");
-    let given = given.as_str();
-    let part = |name: &str| {
-        given.len() >= 5 && (name.contains(given) || given.contains(name)) && name.len() >= 5
-    };
-    candidates
-        .map(|name| (if part(name) { 0 } else { edits(given, name) }, name.len(), name))
-        .filter(|&(edits, length, _)| edits <= length.min(given.len()) / 3)
-        .min()
-        .map(|(_, _, name)| name)
+    let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    let given = plain(given);
+    let ranked = candidates.filter_map(|candidate| {
+        let name = plain(candidate);
+        let edits = edits(&given, &name);
+        let shorter = name.len().min(given.len());
+        let part = shorter >= 5 && (name.contains(&given) || given.contains(&name));
+        let rank = if edits <= shorter / 4 { 0 } else { 1 };
+        (rank == 0 || part).then_some((rank, edits, candidate))
+    });
+    ranked.min().map(|(_, _, candidate)| candidate)
 }
 
-/// How many letters must be put in, taken out or changed to turn one into the other. O(product of lengths).
+/// How many letters must be put in, taken out or changed to turn one into the other. O(product of
+/// lengths).
 fn edits(from: &str, to: &str) -> usize {
     let mut row: alloc::vec::Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.bytes().enumerate() {

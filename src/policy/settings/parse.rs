@@ -1,7 +1,7 @@
 //! Parse: a settings text to what it says, in PyTorch's grammar.
 //!
-//! `key:value,key:[a:b,c:d]`. Only what stands in the text is judged here; whether a value agrees with the
-//! policy that it meets is `apply`'s question.
+//! `key:value,key:[a:b,c:d]`. Only what stands in the text is judged here; whether a value agrees
+//! with the policy that it meets is `apply`'s question.
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -317,7 +317,7 @@ mod tests {
             ("backend", "backend at byte 7: expected ':', found the end"),
             ("backend:", "backend at byte 8: expected a value, found the end"),
             ("backend:,", "backend at byte 8: expected a value, found ','"),
-            ("backend:native backend:native", "backend at byte 22: expected ',', found ':'"),
+            ("backend:native:x", "backend at byte 14: expected ',', found ':'"),
             (
                 "roundup_power2_divisions:[1:2",
                 "roundup_power2_divisions at byte 29: expected ',', found the end",

@@ -27,13 +27,13 @@ pub(super) fn effective(policy: &Policy, key: Key) -> String {
         Key::Backend => "native".into(),
         Key::MaxSplitSizeMb if policy.max_split == u64::MAX => "unlimited".into(),
         Key::MaxSplitSizeMb => bytes(policy.max_split),
+        Key::MaxNonSplitRoundingMb if policy.max_split == u64::MAX => "unused".into(),
         Key::MaxNonSplitRoundingMb => bytes(policy.max_non_split_rounding),
         Key::LargeSegmentSizeMb => bytes(policy.large_segment),
-        Key::RoundupPower2Divisions => match divisions::to_text(&policy.divisions) {
-            off if off == "0" => "off".into(),
-            text => text,
-        },
-        Key::GarbageCollectionThreshold if !policy.collects() => "off".into(),
+        Key::RoundupPower2Divisions => steps(policy),
+        Key::GarbageCollectionThreshold if !policy.collects() || policy.page_mapped() => {
+            "off".into()
+        }
         Key::GarbageCollectionThreshold => policy.collect_threshold.to_string(),
         Key::ExpandableSegments => flag(policy.page_mapped()),
         Key::PerProcessMemoryFraction => policy.memory_fraction.to_string(),
@@ -64,6 +64,13 @@ pub(super) fn effective(policy: &Policy, key: Key) -> String {
         Key::ExpandableSegmentsReserve | Key::ExpandableSegmentsReserveByClass => "9/8".into(),
         _ => "not modelled".into(),
     }
+}
+
+/// The divisions that count.
+fn steps(policy: &Policy) -> String {
+    let counts = |steps| steps > 1 || policy.one_division_counts;
+    let table = policy.divisions.map(|steps| if counts(steps) { steps } else { 0 });
+    if table.iter().all(|&steps| steps == 0) { "off".into() } else { divisions::to_text(&table) }
 }
 
 fn flag(on: bool) -> String {
@@ -119,4 +126,41 @@ impl fmt::Display for Effective {
 
 fn clip(text: &str) -> String {
     Clipped(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::presets;
+
+    #[test]
+    fn sizes_print_in_the_largest_unit_that_divides_them() {
+        for (size, text) in [
+            (0, "0 bytes"),
+            (700, "700 bytes"),
+            (1536, "1536 bytes"),
+            (KIB, "1 KiB"),
+            (20 * MIB, "20 MiB"),
+            (1025 * MIB, "1025 MiB"),
+            (4 * GIB, "4 GiB"),
+        ] {
+            assert_eq!(bytes(size), text);
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_not_shown_as_effective() {
+        let mut policy = presets::pytorch();
+        policy.divisions = [1; 16];
+        assert_eq!(effective(&policy, Key::RoundupPower2Divisions), "off");
+        policy.divisions[15] = 8;
+        assert_eq!(effective(&policy, Key::RoundupPower2Divisions), "[16384:0,>:8]");
+        policy.one_division_counts = true;
+        assert_eq!(effective(&policy, Key::RoundupPower2Divisions), "[16384:1,>:8]");
+        (policy.collect_threshold, policy.memory_fraction) = (0.5, 0.5);
+        assert_eq!(effective(&policy, Key::GarbageCollectionThreshold), "0.5");
+        policy.backing = presets::pytorch_expandable().backing;
+        assert_eq!(effective(&policy, Key::GarbageCollectionThreshold), "off");
+        assert_eq!(effective(&policy, Key::MaxNonSplitRoundingMb), "unused");
+    }
 }

@@ -1,7 +1,7 @@
 //! Spec: a `--policy` argument to a policy.
 //!
-//! `pytorch`, `pytorch-expandable`, `blockyard`, `blockyard-native`, each alone or with `:TEXT`. Settings files
-//! are the caller's to read (`from_file_text`).
+//! `pytorch`, `pytorch-expandable`, `blockyard`, `blockyard-native`, each alone or with `:TEXT`.
+//! Settings files are the caller's to read (`from_file_text`).
 
 use alloc::format;
 
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::policy::{Policy, presets};
 
-/// The policy that `spec` names. Plain `pytorch` takes the settings that a recording carries; with a text,
-/// even an empty one, only the text counts. Ours take PyTorch's keys and this project's.
+/// The policy that `spec` names. Plain `pytorch` takes the settings that a recording carries; with
+/// a text, even an empty one, only the text counts. Ours take PyTorch's keys and this project's.
 ///
 /// # Errors
 /// An unknown preset, or the first setting that cannot be taken.
@@ -87,8 +87,8 @@ mod tests {
     fn an_unknown_preset_lists_them() {
         assert_eq!(
             policy_from("pytorch-expandible", None).unwrap_err().to_string(),
-            "\"pytorch-expandible\": unknown policy, expected pytorch, pytorch-expandable, blockyard or \
-             blockyard-native; did you mean pytorch-expandable?"
+            "\"pytorch-expandible\": unknown policy, expected pytorch, pytorch-expandable, \
+             blockyard or blockyard-native; did you mean pytorch-expandable?"
         );
         assert!(policy_from("", None).is_err());
     }

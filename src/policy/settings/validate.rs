@@ -1,7 +1,7 @@
 //! Validate: whether a policy's numbers hold together.
 //!
-//! Whatever passes here can be run: sizes stay far from overflow (G1, Z1), segments hold what they are asked
-//! for, and pages are pages that a driver can map.
+//! Whatever passes here can be run: sizes stay far from overflow (G1, Z1), segments hold what they
+//! are asked for, and pages are pages that a driver can map.
 
 use alloc::format;
 
@@ -53,14 +53,14 @@ fn orders(policy: &Policy) -> Result<(), SettingsError> {
     })
 }
 
-/// A page is a multiple of 2 MiB, or (for tests and other devices) a power of two of at least one unit.
+/// A page is a multiple of 2 MiB, or (for tests and other devices) a power of two of at least one
+/// unit.
 fn pages(policy: &Policy) -> Result<(), SettingsError> {
     let Backing::Pages { small, large } = policy.backing else {
         return Ok(());
     };
     for (key, page) in [(Key::SmallPageMb, small), (Key::LargePageMb, large)] {
-        let sound = page >= UNIT
-            && page < IMPOSSIBLE
+        let sound = (UNIT..IMPOSSIBLE).contains(&page)
             && (page.is_multiple_of(2 * MIB) || page.is_power_of_two());
         ensure(sound, key, || format!("a multiple of 2 MiB, is {}", show::bytes(page)))?;
     }

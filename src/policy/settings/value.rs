@@ -32,7 +32,8 @@ pub enum Value {
     Text(String),
 }
 
-/// The value of a kind. The error knows what was expected, and the place only if it is inside a list.
+/// The value of a kind. The error knows what was expected, and the place only if it is inside a
+/// list.
 pub(super) fn read(kind: Kind, raw: &Raw) -> Result<Value, SettingsError> {
     let bad = || SettingsError::expected(&kind.expected());
     let word = match (kind, raw) {
@@ -218,11 +219,13 @@ mod tests {
             ),
             (
                 "garbage_collection_threshold:1.0",
-                "garbage_collection_threshold \"1.0\" at byte 29: expected a number above 0 and below 1",
+                "garbage_collection_threshold \"1.0\" at byte 29: expected a number above 0 \
+                 and below 1",
             ),
             (
                 "large_segment_size_mb:10",
-                "large_segment_size_mb \"10\" at byte 22: expected a whole number of MiB, at least 11",
+                "large_segment_size_mb \"10\" at byte 22: expected a whole number of MiB, at \
+                 least 11",
             ),
             (
                 "max_split_size_mb:99999999999999999999",
@@ -230,11 +233,13 @@ mod tests {
             ),
             (
                 "backend:cudamallocasync",
-                "backend \"cudamallocasync\" at byte 8: expected native or cudaMallocAsync; did you mean cudaMallocAsync?",
+                "backend \"cudamallocasync\" at byte 8: expected native or cudaMallocAsync; \
+                 did you mean cudaMallocAsync?",
             ),
             (
                 "roundup_power2_divisions:[256:1,300:2]",
-                "roundup_power2_divisions \"[256:1,300:2]\" at byte 32: expected a power of two of MiB or >, found 300",
+                "roundup_power2_divisions \"[256:1,300:2]\" at byte 32: expected a power of \
+                 two of MiB or >, found 300",
             ),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), wanted);
