@@ -95,7 +95,7 @@ impl fmt::Display for SettingsError {
 
 impl core::error::Error for SettingsError {}
 
-/// User's text on one line: control characters are escaped, and only the first 60 letters are shown.
+/// User's text on one line: control characters are escaped, and 60 letters are shown at most.
 pub(super) struct Clipped<'a>(pub &'a str);
 
 impl fmt::Display for Clipped<'_> {
