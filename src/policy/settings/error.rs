@@ -95,8 +95,7 @@ impl fmt::Display for SettingsError {
 
 impl core::error::Error for SettingsError {}
 
-/// User's text on one line: control characters are escaped and the middle of nothing is hidden,
-/// only the end.
+/// User's text on one line: control characters are escaped, and 60 letters are shown at most.
 pub(super) struct Clipped<'a>(pub &'a str);
 
 impl fmt::Display for Clipped<'_> {

@@ -8,41 +8,73 @@ use core::fmt::Write as _;
 
 /// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is described by its row in docs/settings.md")]
 #[repr(u8)]
 pub enum Key {
+    /// `backend`: which of PyTorch's allocators.
     Backend,
+    /// `max_split_size_mb`: blocks from this size on are not split.
     MaxSplitSizeMb,
+    /// `max_non_split_rounding_mb`: how much too large such a block may be.
     MaxNonSplitRoundingMb,
+    /// `large_segment_size_mb`: the segment of middling requests.
     LargeSegmentSizeMb,
+    /// `roundup_power2_divisions`: rounding steps between powers of two.
     RoundupPower2Divisions,
+    /// `garbage_collection_threshold`: idle segments are released above it.
     GarbageCollectionThreshold,
+    /// `expandable_segments`: page-mapped segments.
     ExpandableSegments,
+    /// `expandable_segments_reserve`: address space of a range.
     ExpandableSegmentsReserve,
+    /// `expandable_segments_reserve_by_class`: the same by class.
     ExpandableSegmentsReserveByClass,
+    /// `release_lock_on_cudamalloc`: no lock during driver calls.
     ReleaseLockOnCudamalloc,
+    /// `per_process_memory_fraction`: share of the device that may be reserved.
     PerProcessMemoryFraction,
+    /// `throw_on_cudamalloc_oom`: fail at the limit without a retry.
     ThrowOnCudamallocOom,
+    /// `graph_capture_record_stream_reuse`: reuse across streams in a capture.
     GraphCaptureRecordStreamReuse,
+    /// `pinned_use_cuda_host_register`: how host memory is pinned.
     PinnedUseCudaHostRegister,
+    /// `pinned_num_register_threads`: threads that touch pinned pages.
     PinnedNumRegisterThreads,
+    /// `pinned_use_background_threads`: events of pinned memory in the background.
     PinnedUseBackgroundThreads,
+    /// `pinned_reserve_segment_size_mb`: one pinned slab up front.
     PinnedReserveSegmentSizeMb,
+    /// `pinned_max_round_threshold_mb`: no rounding of pinned blocks above it.
     PinnedMaxRoundThresholdMb,
+    /// `pinned_max_cached_size_mb`: pinned blocks above it are not kept.
     PinnedMaxCachedSizeMb,
+    /// `pinned_free_catch_all`: failures of pinned frees are swallowed.
     PinnedFreeCatchAll,
+    /// `Policy::small_limit`.
     SmallLimit,
+    /// `Policy::small_segment`.
     SmallSegmentMb,
+    /// `Policy::large_direct`.
     LargeDirectMb,
+    /// `Policy::segment_granule`.
     SegmentGranuleMb,
+    /// `Policy::large_remainder`.
     LargeRemainder,
+    /// The small side's page of `Policy::backing`.
     SmallPageMb,
+    /// The large side's page of `Policy::backing`.
     LargePageMb,
+    /// `Policy::order`.
     TieOrder,
+    /// `Policy::prefer_ungrowable`.
     PreferUngrowable,
+    /// `Policy::one_division_counts`.
     OneDivisionCounts,
+    /// `Policy::limit_check`.
     LimitCheck,
+    /// `Policy::ladder`.
     Ladder,
+    /// `Policy::evict_private`.
     EvictPrivate,
 }
 

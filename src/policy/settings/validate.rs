@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn each_rule_names_its_setting() {
-        let spoil: [(Key, fn(&mut Policy)); 17] = [
+        type Spoil = fn(&mut Policy);
+        let spoil: [(Key, Spoil); 17] = [
             (Key::SmallLimit, |p| p.small_limit = 0),
             (Key::SmallLimit, |p| p.small_limit = 700),
             (Key::SmallLimit, |p| p.small_limit = 4 * MIB),
