@@ -8,8 +8,8 @@
 //! - **D1**: what is granted is aligned to the granularity and disjoint from all else that is
 //!   granted.
 //! - **D2**: a fence passes only after all earlier work on its stream.
-//! - **D3**: only the calls that [`contract::may_block`] names may wait; a fence or a poll costs the
-//!   same however busy the stream is.
+//! - **D3**: only the calls that [`contract::may_block`] names may wait; a fence or a poll costs
+//!   the same however busy the stream is.
 
 pub mod contract;
 pub mod costs;
