@@ -2,27 +2,35 @@
 //!
 //! Asked by the pump, replay and the laws. Never knows which device answers.
 //!
-//! | want | the caller promises | on success | may wait |
-//! |---|---|---|---|
-//! | `Reserve` | `bytes > 0` | memory of at least `bytes`, **D1** | yes |
-//! | `Release` | base and bytes of a `Reserve` not yet released; other streams' work on it is done | gone, after the owning stream's work on it | yes |
-//! | `ReserveRange` | `bytes > 0`, a multiple of `page`; `page` a multiple of the granularity | address space, **D1**, no memory | yes |
-//! | `ReleaseRange` | base and bytes of a `ReserveRange` not yet released; nothing mapped in it | gone | yes |
-//! | `Map` | inside one range, on its page borders, nothing mapped there | memory under every page | yes |
-//! | `Unmap` | inside one range, on its page borders, all of it mapped; other streams' work on it is done | no memory there, after the named stream's work | yes |
-//! | `Fence` | `serial` above every serial recorded on the stream | recorded after all work launched so far | **no** |
-//! | `Poll` | | the newest fence up to `newest` that has passed (0: none), **D2** | **no** |
-//! | `Wait` | `serial` was recorded on the stream | as poll, and at least `serial` | yes |
+//! | want | the caller promises | on success |
+//! |---|---|---|
+//! | `Reserve` | `bytes > 0` | at least `bytes` of memory, **D1** |
+//! | `Release` | a live segment, its own size; no guest's work on it (below) | gone |
+//! | `ReserveRange` | `bytes` in pages, pages in granules | addresses without memory, **D1** |
+//! | `ReleaseRange` | a live range, its own size; nothing mapped in it | gone |
+//! | `Map` | inside one range, on its page borders; nothing mapped there | memory under all of it |
+//! | `Unmap` | likewise; all mapped; no guest's work on it (below) | no memory under any of it |
+//! | `Fence` | `serial` above all recorded on the stream | stands behind all work launched so far |
+//! | `Poll` | | the newest fence, up to `newest`, that has passed, **D2**; 0: none |
+//! | `Wait` | `serial` was recorded on the stream | the same, at least `serial` |
 //!
-//! A refused call changed nothing: no address, no byte of capacity, no page, no fence. `Map` is all or nothing.
-//! A `Wait` concerns its own stream only: it passes that stream's fences up to `serial`, and it may find that
-//! other fences have passed as well.
+//! `Fence` and `Poll` never wait, however busy the stream is (**D3**); every other call may.
+//!
+//! Memory goes back under work: `Release` waits for the work of the stream that the memory belongs
+//! to, `Unmap` for the stream that it names. Work of any other stream on it, a guest's, must be
+//! done before the call; that is what fences are for. A driver may wait for more. Nobody may rely
+//! on it.
+//!
+//! A refused call changed nothing: no address, no byte of capacity, no page, no fence. `Map` is all
+//! or nothing. A `Wait` concerns its own stream only: it passes that stream's fences up to
+//! `serial`, and it may find that other fences have passed as well.
 
 use crate::vocab::{Answer, Want};
 
 /// Performs wants. One call at a time: whoever shares a device between threads brings the lock.
 pub trait Device {
-    /// Performs one call. The answer fits the want ([`fits`]), or it is [`Answer::Refused`] and nothing changed.
+    /// Performs one call. The answer fits the want ([`fits`]), or it is [`Answer::Refused`] and
+    /// nothing changed.
     fn perform(&mut self, want: Want) -> Answer;
 
     /// The device's memory in bytes; `None`: not known, or no limit.
@@ -34,8 +42,8 @@ pub trait Device {
     /// Every base is a multiple of this, and memory is taken in multiples of it. A power of two.
     fn granularity(&self) -> u64;
 
-    /// Whether `ReserveRange`, `ReleaseRange`, `Map` and `Unmap` are supported. If not, each is refused with
-    /// [`NOT_SUPPORTED`].
+    /// Whether `ReserveRange`, `ReleaseRange`, `Map` and `Unmap` are supported. If not, each is
+    /// refused with [`NOT_SUPPORTED`].
     fn page_mapping(&self) -> bool;
 
     /// Nanoseconds that all calls so far cost by the device's cost model; 0 where there is none.
@@ -163,8 +171,8 @@ impl Calls {
     }
 }
 
-/// Whether the call may wait, for the driver or for work of the device (invariant **D3**). A fence or a poll
-/// never waits.
+/// Whether the call may wait, for the driver or for work of the device (invariant **D3**). A fence
+/// or a poll never waits.
 #[must_use]
 pub const fn may_block(want: &Want) -> bool {
     !matches!(want, Want::Fence { .. } | Want::Poll { .. })

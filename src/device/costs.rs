@@ -1,13 +1,15 @@
 //! Costs: what driver calls cost, as data: a model, not a measurement.
 //!
-//! Asked by the simulator, once a call. Never knows the state of a device: it is told sizes and counts.
+//! Asked by the simulator, once a call. Never knows the state of a device: it is told sizes and
+//! counts.
 //!
-//! The default figures come from published measurements on A100 GPUs and from common reports; a figure that
-//! rests on them should say so. Nothing here was measured with this crate.
+//! The default figures come from published measurements on A100 GPUs and from common reports; a
+//! figure that rests on them should say so. Nothing here was measured with this crate.
 
 use crate::vocab::MIB;
 
-/// The price of one call: `fixed` nanoseconds, and `per_mib` nanoseconds for each MiB beyond `beyond` bytes.
+/// The price of one call: `fixed` nanoseconds, and `per_mib` nanoseconds for each MiB beyond
+/// `beyond` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Price {
     /// Nanoseconds for the call, whatever its size.
@@ -78,8 +80,9 @@ impl Default for CostModel {
             // vAttention (arXiv 2405.04437), table 3: microseconds for 2 MiB on an A100.
             address_reserve: Price::new(2, 0),
             address_free: Price::new(1, 0),
-            // The fixed parts of these five: the same table. Their parts for each MiB: fitted to table 1 of
-            // GMLake (ASPLOS 2024), which builds 2 GB from chunks of 2, 128 and 1,024 MB.
+            // The fixed parts of these five: the same table. Their parts for each MiB: fitted to
+            // table 1 of GMLake (ASPLOS 2024), which builds 2 GB from chunks of 2, 128 and 1,024
+            // MB.
             create: Price::beyond_page(29, 600),
             map: Price::new(2, 0),
             set_access: Price::beyond_page(38, 500),
@@ -95,8 +98,8 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// Prices of page-locked host memory (`cudaHostAlloc`, `cudaFreeHost`; common reports): the pages are
-    /// pinned one by one, which is why the part for each MiB is so large.
+    /// Prices of page-locked host memory (`cudaHostAlloc`, `cudaFreeHost`; common reports): the
+    /// pages are pinned one by one, which is why the part for each MiB is so large.
     #[must_use]
     pub fn page_locked() -> Self {
         Self { alloc: Price::new(100, 150_000), free: Price::new(100, 150_000), ..Self::default() }
@@ -122,7 +125,8 @@ impl CostModel {
         }
     }
 
-    /// Mapping `pages` pages: a handle created and mapped for each, access set once for the whole range.
+    /// Mapping `pages` pages: a handle created and mapped for each, access set once for the whole
+    /// range.
     #[must_use]
     pub const fn map_pages(&self, pages: u64, page: u64) -> u64 {
         pages * (self.create.of(page) + self.map.of(page)) + self.set_access.of(pages * page)

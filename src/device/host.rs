@@ -1,11 +1,11 @@
 //! Host device: real memory of this process, so that a tensor can live in what the core hands out.
 //!
-//! Owns: the segments it granted, and frees them when it is dropped. Asked by tests and by programs without a GPU.
-//! Never knows streams: all work on the host is done by the time anyone asks, so every fence passes at once. It
-//! cannot map pages.
+//! Owns: the segments it granted, and frees them when it is dropped. Asked by tests and by programs
+//! without a GPU. Never knows streams: all work on the host is done by the time anyone asks, so
+//! every fence passes at once. It cannot map pages.
 //!
-//! Segments are zero when granted and the system gives their pages as they are touched, so a large segment
-//! costs little until it is used.
+//! Segments are zero when granted and the system gives their pages as they are touched, so a large
+//! segment costs little until it is used.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -34,8 +34,8 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// `bytes` of zeroed memory at an aligned base. More is asked for and the base moved up inside it: an
-    /// allocation aligned by the system would have to be zeroed by hand, which touches every page.
+    /// `bytes` of zeroed memory at an aligned base. More is asked for and the base moved up inside
+    /// it: an allocation aligned by the system would have to be zeroed by hand, page by page.
     fn new(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok()?;
         let granularity = GRANULARITY as usize;
@@ -51,8 +51,8 @@ impl Segment {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `skip < granularity` and `skip + bytes` is within the layout, whose memory was zeroed when it
-        // was obtained; writes go through `&mut self` only.
+        // SAFETY: `skip < granularity` and `skip + bytes` is within the layout, whose memory was
+        // zeroed when it was obtained; writes go through `&mut self` only.
         unsafe { std::slice::from_raw_parts(self.whole.as_ptr().add(self.skip), self.bytes) }
     }
 

@@ -1,7 +1,8 @@
-//! Random: a small deterministic generator (SplitMix64), so that a seed is the whole of a fault plan.
+//! Random: a small deterministic generator (SplitMix64), so that a seed is the whole of a fault
+//! plan.
 //!
-//! Asked by the simulator's refusals, its hostile addresses and the laws. Never knows a clock or the system's
-//! entropy: the same seed gives the same numbers on every machine.
+//! Asked by the simulator's refusals, its hostile addresses and the laws. Never knows a clock or
+//! the system's entropy: the same seed gives the same numbers on every machine.
 
 /// A stream of numbers that its seed determines.
 #[derive(Clone, Debug)]

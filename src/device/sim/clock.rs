@@ -47,6 +47,11 @@ impl Clock {
         Self { policy, operations: 0, streams: BTreeMap::new() }
     }
 
+    /// Whether streams do their work as operations go by.
+    pub(super) const fn moves_by_itself(&self) -> bool {
+        matches!(self.policy, FencePolicy::AfterCalls(_))
+    }
+
     /// One more call or launch has happened.
     pub(super) const fn tick(&mut self) {
         self.operations += 1;
@@ -107,7 +112,8 @@ impl Clock {
         self.settled(stream).passed.min(newest)
     }
 
-    /// Does the work before fence `serial`, passes it and all before it, and says how many items that was.
+    /// Does the work before fence `serial`, passes it and all before it, and says how many items
+    /// that was.
     pub(super) fn wait(&mut self, stream: StreamId, serial: Serial) -> Result<u64, String> {
         let found = self.settled(stream);
         if serial > found.recorded {

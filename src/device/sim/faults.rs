@@ -1,7 +1,7 @@
 //! Faults: which calls the simulated device refuses though it could grant them.
 //!
-//! Asked by the simulated device once a call, before anything else happens. Never knows memory or streams. The
-//! plan is data and a seed, so a run that failed can be run again.
+//! Asked by the simulated device once a call, before anything else happens. Never knows memory or
+//! streams. The plan is data and a seed, so a run that failed can be run again.
 
 use crate::device::contract::CallKind;
 use crate::device::random::Random;

@@ -50,11 +50,6 @@ impl<V: Copy + PartialEq> Intervals<V> {
         reached >= end
     }
 
-    /// The value at one address.
-    pub(super) fn at(&self, address: u64) -> Option<V> {
-        self.overlapping(address, address + 1).next().map(|(_, _, value)| value)
-    }
-
     /// Takes the value from every address of `start..end`.
     pub(super) fn clear(&mut self, start: u64, end: u64) {
         let cut: Vec<_> = self.overlapping(start, end).collect();
@@ -112,7 +107,9 @@ mod tests {
                 array[start as usize..end as usize].fill(None);
             }
             for (index, &value) in array.iter().enumerate() {
-                assert_eq!(intervals.at(index as u64), value);
+                let at = index as u64;
+                let found = intervals.overlapping(at, at + 1).next().map(|(_, _, value)| value);
+                assert_eq!(found, value);
             }
             let (from, to) = (random.below(32), 32 + random.below(32));
             let slice = &array[from as usize..to as usize];

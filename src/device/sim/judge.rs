@@ -1,12 +1,12 @@
 //! Judge: whose each stretch of memory is, and which unfinished work still uses it.
 //!
-//! Told by tests what the streams do (`launch`) and by the allocator's side what was handed out; panics when
-//! memory goes away, or to another stream, under work that is not finished. Never knows blocks or policies,
-//! and never asks the allocator, whose mistakes it is there to find.
+//! Told by tests what the streams do (`launch`) and by the allocator's side what was handed out;
+//! panics when memory goes away, or to another stream, under work that is not finished. Never knows
+//! blocks or policies, and never asks the allocator, whose mistakes it is there to find.
 //!
-//! A stream's own order makes reuse on that stream safe: work launched later starts later. So memory may go from
-//! a stream to itself at any time; to another stream, or back to the driver, only when all *other* streams' work
-//! on it is done.
+//! A stream's own order makes reuse on that stream safe: work launched later starts later. So
+//! memory may go from a stream to itself at any time; to another stream, or back to the driver,
+//! only when all *other* streams' work on it is done.
 
 use super::clock::Clock;
 use super::intervals::Intervals;
@@ -35,7 +35,7 @@ impl Judge {
         Self { owners: Intervals::new(), works: Vec::new() }
     }
 
-    /// `stream`'s work on the stretch ends at `until`. A stretch that was handed to nobody becomes its own.
+    /// `stream`'s work on the stretch ends at `until`. A stretch handed to nobody becomes its own.
     pub(super) fn launched(&mut self, stream: StreamId, start: u64, end: u64, until: u64) {
         if !self.owners.touches(start, end) {
             self.owners.set(start, end, stream);
@@ -49,8 +49,8 @@ impl Judge {
         self.owners.set(start, end, stream);
     }
 
-    /// Memory goes back to the driver. Work of the stream it belongs to may be unfinished (the driver waits
-    /// for it), and so may work of `waited`.
+    /// Memory goes back to the driver. Work of the stream it belongs to may be unfinished (the
+    /// driver waits for it), and so may work of `waited`.
     pub(super) fn taken_away(
         &mut self,
         verb: &str,

@@ -1,14 +1,16 @@
-//! Simulated device: a GPU without the GPU: addresses, capacity, pages, streams, fences, costs and a judge.
+//! Simulated device: a GPU without the GPU: addresses, capacity, pages, streams, fences, costs and
+//! a judge.
 //!
-//! Owns: address space (`space`), what is granted (`memory`), how far streams have come (`clock`), which calls
-//! are refused (`faults`), and who may use what (`judge`). Asked by replay and by tests. Never knows the
-//! allocator; there is no memory behind its addresses.
+//! Owns: address space (`space`), what is granted (`memory`), how far streams have come (`clock`),
+//! which calls are refused (`faults`), and who may use what (`judge`). Asked by replay and by
+//! tests. Never knows the allocator; there is no memory behind its addresses.
 //!
 //! Same configuration and same calls: same answers, addresses and costs.
 //!
-//! A call that only a bug of the caller can make (a segment released twice, a page mapped twice, memory taken
-//! away under unfinished work of another stream) panics with a message that begins `judge:`. With the judge
-//! off, such a call is refused with [`INVALID_VALUE`] and work is not looked at.
+//! A call that only a bug of the caller can make (a segment released twice, a page mapped twice,
+//! memory taken away under unfinished work of another stream) panics with a message that begins
+//! `judge:`. With the judge off, such a call is refused with [`INVALID_VALUE`] and work is not
+//! looked at.
 
 mod clock;
 mod faults;
@@ -83,7 +85,8 @@ pub struct SimConfig {
 }
 
 impl Default for SimConfig {
-    /// No limit, 16 TiB of addresses from 0x200000000000 in steps of 2 MiB, fences that pass at once.
+    /// No limit, 16 TiB of addresses from 0x200000000000 in steps of 2 MiB, fences that pass at
+    /// once.
     fn default() -> Self {
         Self {
             capacity: None,
@@ -172,6 +175,12 @@ impl SimDevice {
         self.clock.finish(stream);
     }
 
+    /// Whether streams do their work as calls go by ([`FencePolicy::AfterCalls`]), untold.
+    #[must_use]
+    pub const fn moves_by_itself(&self) -> bool {
+        self.clock.moves_by_itself()
+    }
+
     /// Lets fence `serial` of `stream` pass, with all before it and the work before it.
     ///
     /// # Panics
@@ -182,7 +191,8 @@ impl SimDevice {
         }
     }
 
-    /// Tells the judge that the stretch was handed to a client whose first work will be on `stream`.
+    /// Tells the judge that the stretch was handed to a client whose first work will be on
+    /// `stream`.
     ///
     /// # Panics
     /// If the judge is on and another stream's unfinished work uses it, or no memory is there.
@@ -271,8 +281,8 @@ impl SimDevice {
         Answer::Unmapped
     }
 
-    /// Asks the judge, then does the work that the driver waits for: what still uses the stretch. A driver may
-    /// wait for more; nobody may rely on it, so this one does not.
+    /// Asks the judge, then does the work that the driver waits for: what still uses the stretch. A
+    /// driver may wait for more; nobody may rely on it, so this one does not.
     fn take_away(&mut self, verb: &str, base: u64, bytes: u64, waited: Option<StreamId>) {
         let Some(judge) = self.judge.as_mut() else { return };
         let end = base + bytes;

@@ -8,8 +8,9 @@
 //!             ^ the lowest that fits, whatever larger ones there are above
 //! ```
 //!
-//! Free stretches stand in one map by address and in one set for each size class (a power of two of granules).
-//! Every stretch of a higher class than the request fits, so only the request's own class is walked.
+//! Free stretches stand in one map by address and in one set for each size class (a power of two of
+//! granules). Every stretch of a higher class than the request fits, so only the request's own
+//! class is walked.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Tests of the simulated device as a whole: addresses, refusals, costs, and each thing that the judge forbids.
+//! Tests of the simulated device as a whole: addresses, refusals, costs, and each thing that the
+//! judge forbids.
 
 use super::{FencePolicy, Refusals, SimConfig, SimDevice};
 use crate::device::contract::{CallKind, Device, INVALID_VALUE};
