@@ -1,0 +1,441 @@
+//! PyTorch: the schema of its memory snapshots, whether pickled or JSON, turned into a recording.
+//!
+//! A [`Builder`] takes trace entries, segments and settings one by one and finishes the recording. Every
+//! version of the schema is accepted: missing keys, both spellings of states, snapshots that are only a list
+//! of segments. It never knows how the file was encoded ([`Tree`] does).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use blockyard::trace::{
+    Event, FinalBlock, FinalSegment, Frame, Kind, NO_ALLOCATION, Recording, Stack, StackId,
+};
+use blockyard::vocab::{BlockState, Class, PoolId, StreamId};
+
+use super::error::{Place, Wrong};
+use super::numbers::Numbers;
+use super::tree::Tree;
+
+/// The innermost frames that are kept of a stack.
+const DEEPEST_STACK: usize = 1000;
+/// Frames that may be repeated for the sake of tags, over the whole file.
+const TAG_FRAMES: usize = 4 << 20;
+/// Different unknown actions that are told apart.
+const UNKNOWN_ACTIONS: usize = 16;
+/// The key of the settings text.
+const CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
+
+/// A recording in the making.
+pub(crate) struct Builder {
+    pub(super) recording: Recording,
+    pub(super) streams: Numbers<u64>,
+    pub(super) pools: Numbers<(u64, u64)>,
+    /// Segments with their device.
+    pub(super) segments: Vec<(u32, FinalSegment)>,
+    /// Entries by device.
+    pub(super) traces: BTreeMap<u32, Vec<Event>>,
+    pub(super) unknown_actions: BTreeMap<String, u64>,
+    /// Devices whose trace the file says has overflowed.
+    pub(super) overflowed: Vec<u32>,
+    stacks: HashMap<u32, StackId>,
+    last_stack: Option<(u32, StackId)>,
+    frames: HashMap<u32, u32>,
+    tagged: HashMap<(StackId, String), StackId>,
+    tag_frames: usize,
+    /// Containers that may stand in one place only.
+    claimed: HashSet<u32>,
+    tag: Option<String>,
+}
+
+impl Builder {
+    /// Nothing yet.
+    pub fn new(format: &str) -> Self {
+        Self {
+            recording: Recording { format: format.to_string(), ..Default::default() },
+            streams: Numbers::new(0),
+            pools: Numbers::new((0, 0)),
+            segments: Vec::new(),
+            traces: BTreeMap::new(),
+            unknown_actions: BTreeMap::new(),
+            overflowed: Vec::new(),
+            stacks: HashMap::new(),
+            last_stack: None,
+            frames: HashMap::new(),
+            tagged: HashMap::new(),
+            tag_frames: 0,
+            claimed: HashSet::new(),
+            tag: None,
+        }
+    }
+
+    /// The file is only a list of segments.
+    pub fn only_segments(&mut self) {
+        self.recording.format = "pytorch-segments".into();
+    }
+
+    // Trace entries
+
+    /// One key of a trace entry. Unknown keys say nothing.
+    #[inline]
+    pub fn entry<T: Tree>(&mut self, event: &mut Event, key: &[u8], value: T) -> Result<(), Wrong> {
+        match key {
+            b"action" => event.kind = self.action(value)?,
+            b"addr" => event.address = value.natural("trace entry: addr")?,
+            b"device_free" => event.address = value.natural("trace entry: device_free")?,
+            b"size" => event.bytes = value.natural("trace entry: size")?,
+            b"stream" => event.stream = self.stream(value, "trace entry: stream")?,
+            b"time_us" => event.time_us = value.natural("trace entry: time_us")?,
+            b"pool_id" => {
+                event.pool = self.pool(value, "trace entry: pool_id")?;
+                self.recording.has_pool_ids = true;
+            }
+            b"frames" => event.stack = self.stack(value)?,
+            b"user_metadata" => {
+                self.tag = value.text().filter(|text| !text.is_empty()).map(Into::into)
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The keys of an entry are complete.
+    #[inline]
+    pub fn end_entry(&mut self, event: &mut Event) {
+        if let Some(tag) = self.tag.take() {
+            event.stack = self.tagged(event.stack, tag);
+        }
+    }
+
+    /// The entries of a device.
+    pub fn trace(&mut self, device: usize, events: Vec<Event>) -> Result<(), Wrong> {
+        let device = device_number(device as u64)?;
+        if events.len() >= NO_ALLOCATION as usize {
+            return Err(Wrong::new("more than 4,294,967,294 trace entries", "fewer"));
+        }
+        self.traces.insert(device, events);
+        Ok(())
+    }
+
+    fn action<T: Tree>(&mut self, value: T) -> Result<Kind, Wrong> {
+        let Some(text) = value.text() else {
+            return Err(value.wrong("trace entry: action", "a string such as alloc"));
+        };
+        Ok(match kind_of(text.as_bytes()) {
+            Some(kind) => kind,
+            None => {
+                let known = self.unknown_actions.len();
+                if let Some(count) = self.unknown_actions.get_mut(&*text) {
+                    *count += 1;
+                } else if known < UNKNOWN_ACTIONS {
+                    self.unknown_actions.insert(text.into_owned(), 1);
+                }
+                Kind::Other
+            }
+        })
+    }
+
+    fn stream<T: Tree>(&mut self, value: T, what: &str) -> Result<StreamId, Wrong> {
+        Ok(StreamId(self.streams.number(value.natural(what)?)?))
+    }
+
+    fn pool<T: Tree>(&mut self, value: T, what: &str) -> Result<PoolId, Wrong> {
+        let pair = value.pair().ok_or_else(|| value.wrong(what, "a pair of whole numbers"))?;
+        Ok(PoolId(self.pools.number(pair)?))
+    }
+
+    // Stacks
+
+    /// The number of a list of frames. A list that occurs often is looked at once.
+    #[inline]
+    fn stack<T: Tree>(&mut self, value: T) -> Result<StackId, Wrong> {
+        let identity = value.identity();
+        if let (Some(identity), Some((last, stack))) = (identity, self.last_stack)
+            && identity == last
+        {
+            return Ok(stack);
+        }
+        if let Some(&stack) = identity.and_then(|identity| self.stacks.get(&identity)) {
+            self.last_stack = identity.map(|identity| (identity, stack));
+            return Ok(stack);
+        }
+        let stack = self.new_stack(value)?;
+        if let Some(identity) = identity {
+            self.stacks.insert(identity, stack);
+        }
+        Ok(stack)
+    }
+
+    fn new_stack<T: Tree>(&mut self, value: T) -> Result<StackId, Wrong> {
+        if value.is_none() {
+            return Ok(StackId(0));
+        }
+        let items = value.list("frames")?;
+        if items.len() > DEEPEST_STACK {
+            let text = format!("stacks deeper than {DEEPEST_STACK} frames are cut there");
+            self.recording.notice("long-stack", text);
+        }
+        let mut frames = Vec::with_capacity(items.len().min(DEEPEST_STACK));
+        for item in items.into_iter().take(DEEPEST_STACK) {
+            frames.push(self.frame(item).map_err(|wrong| value.at(wrong))?);
+        }
+        Ok(self.recording.stacks.stack(Stack { tag: String::new(), frames }))
+    }
+
+    fn frame<T: Tree>(&mut self, value: T) -> Result<u32, Wrong> {
+        let identity = value.identity();
+        if let Some(&frame) = identity.and_then(|identity| self.frames.get(&identity)) {
+            return Ok(frame);
+        }
+        if !value.is_dict() {
+            return Err(value.wrong("a frame", "a dict with name, filename and line"));
+        }
+        let text = |key: &str| value.get(key).and_then(T::text).unwrap_or_default().into_owned();
+        let line = value.get("line").and_then(T::integer).unwrap_or(0);
+        let frame = self.recording.stacks.frame(Frame {
+            name: text("name"),
+            file: text("filename"),
+            line: u32::try_from(line).unwrap_or(0),
+        });
+        if let Some(identity) = identity {
+            self.frames.insert(identity, frame);
+        }
+        Ok(frame)
+    }
+
+    /// The stack with the program's own word for the place.
+    fn tagged(&mut self, stack: StackId, tag: String) -> StackId {
+        let key = (stack, tag);
+        if let Some(&id) = self.tagged.get(&key) {
+            return id;
+        }
+        let stacks = &mut self.recording.stacks;
+        let frames = stacks.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
+        if self.tag_frames + frames.len() > TAG_FRAMES {
+            self.recording
+                .notice("tags-dropped", "too many different user_metadata: some are left out");
+            return stack;
+        }
+        self.tag_frames += frames.len();
+        let frames = frames.to_vec();
+        let id = stacks.stack(Stack { tag: key.1.clone(), frames });
+        self.tagged.insert(key, id);
+        id
+    }
+
+    // Segments
+
+    /// Refuses a second appearance of something that makes sense in one place only; without this, a small
+    /// file could ask for the same million blocks a million times.
+    pub fn claim<T: Tree>(&mut self, value: T, what: &str) -> Result<(), Wrong> {
+        match value.identity() {
+            Some(identity) if !self.claimed.insert(identity) => {
+                let wrong = Wrong::new(format!("{what} occurs twice"), "separate objects");
+                Err(value.at(wrong))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One segment of the final state.
+    pub fn segment<T: Tree>(&mut self, value: T) -> Result<(), Wrong> {
+        let what = "segment";
+        if !value.is_dict() {
+            return Err(value.wrong("a segment", "a dict with address, total_size and blocks"));
+        }
+        self.claim(value, "a segment")?;
+        let missing = |key: &str| value.at(Wrong::new(format!("a segment without {key}"), key));
+        let need = |key: &str| value.natural_at(key, what)?.ok_or_else(|| missing(key));
+        let (address, bytes) = (need("address")?, need("total_size")?);
+        if address.checked_add(bytes).is_none() {
+            let wrong =
+                Wrong::new("a segment beyond the end of memory", "address + total_size < 2^64");
+            return Err(value.at(wrong));
+        }
+        let device = device_number(value.natural_at("device", what)?.unwrap_or(0))
+            .map_err(|wrong| value.at(wrong))?;
+        let at = |wrong| value.at(wrong);
+        let mut segment = FinalSegment {
+            address,
+            bytes,
+            stream: StreamId(0),
+            pool: PoolId(0),
+            class: class_of(value)?,
+            expandable: value.get("is_expandable").and_then(T::bool).unwrap_or(false),
+            stack: StackId(0),
+            blocks: Vec::new(),
+        };
+        if let Some(stream) = value.get("stream") {
+            segment.stream = self.stream(stream, "segment: stream").map_err(at)?;
+        }
+        if let Some(pool) = value.get("segment_pool_id") {
+            segment.pool = self.pool(pool, "segment: segment_pool_id").map_err(at)?;
+        }
+        if let Some(frames) = value.get("frames") {
+            segment.stack = self.stack(frames).map_err(at)?;
+        }
+        let blocks = value.get("blocks").ok_or_else(|| missing("blocks"))?;
+        self.blocks(blocks, &mut segment).map_err(at)?;
+        self.segments.push((device, segment));
+        Ok(())
+    }
+
+    /// The blocks of a segment; old snapshots do not say where they start.
+    fn blocks<T: Tree>(&mut self, value: T, segment: &mut FinalSegment) -> Result<(), Wrong> {
+        let items = value.list("segment: blocks")?;
+        if !items.is_empty() {
+            self.claim(value, "a list of blocks")?;
+        }
+        let end = segment.address + segment.bytes;
+        let mut next = segment.address;
+        segment.blocks.reserve_exact(items.len());
+        for item in items {
+            let block = self.block(item, next).map_err(|wrong| value.at(wrong))?;
+            if block.address != next {
+                self.recording.notice(
+                    "uneven-segment",
+                    format!(
+                        "the blocks of the segment at {:#x} leave gaps or overlap",
+                        segment.address
+                    ),
+                );
+            }
+            let inside = block.address.checked_add(block.bytes).filter(|&to| to <= end);
+            next = inside.filter(|_| block.address >= segment.address).ok_or_else(|| {
+                item.at(Wrong::new("a block that reaches out of its segment", "blocks inside it"))
+            })?;
+            segment.blocks.push(block);
+        }
+        Ok(())
+    }
+
+    fn block<T: Tree>(&mut self, value: T, next: u64) -> Result<FinalBlock, Wrong> {
+        let what = "block";
+        if !value.is_dict() {
+            return Err(value.wrong("a block", "a dict with size and state"));
+        }
+        self.claim(value, "a block")?;
+        let bytes = value
+            .natural_at("size", what)?
+            .ok_or_else(|| value.at(Wrong::new("a block without size", "size")))?;
+        let state = state_of(value)?;
+        let history = value.get("history").and_then(T::items).unwrap_or_default();
+        let newest = history.first().copied();
+        let real = newest.map_or(Ok(None), |newest| newest.natural_at("real_size", "history"))?;
+        let requested = value.natural_at("requested_size", what)?.or(real).unwrap_or(match state {
+            BlockState::Free => 0,
+            _ => bytes,
+        });
+        let frames = value.get("frames").or_else(|| newest.and_then(|newest| newest.get("frames")));
+        let stack = frames.map_or(Ok(StackId(0)), |frames| self.stack(frames));
+        Ok(FinalBlock {
+            address: value.natural_at("address", what)?.unwrap_or(next),
+            bytes,
+            requested,
+            state,
+            stack: stack.map_err(|wrong| value.at(wrong))?,
+        })
+    }
+
+    // Settings and flags
+
+    /// The allocator's settings; some versions put the overflow flags among them.
+    pub fn settings<T: Tree>(&mut self, value: T) -> Result<(), Wrong> {
+        let entries = value.entries().ok_or_else(|| value.wrong("allocator_settings", "a dict"))?;
+        for (key, setting) in entries {
+            match &*key {
+                CONF => {
+                    let text = setting.text().unwrap_or_default();
+                    self.recording.settings = Some(text.into_owned());
+                }
+                "trace_alloc_overflowed" => self.overflow(setting),
+                "trace_alloc_max_entries" => {}
+                _ => self.recording.settings_detail.push((key.into_owned(), setting_text(setting))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Which devices lost entries: a list of bools, or one bool for all.
+    pub fn overflow<T: Tree>(&mut self, value: T) {
+        let is_set = |value: T| value.bool().unwrap_or(value.integer().unwrap_or(0) != 0);
+        match value.items() {
+            Some(items) => {
+                let set = items.into_iter().enumerate().filter(|(_, flag)| is_set(*flag));
+                self.overflowed.extend(set.map(|(device, _)| device as u32));
+            }
+            None if is_set(value) => self.overflowed.push(0),
+            None => {}
+        }
+    }
+}
+
+/// What an action means; nothing if no version of PyTorch is known to write it.
+fn kind_of(action: &[u8]) -> Option<Kind> {
+    Some(match action {
+        b"alloc" => Kind::Alloc,
+        b"free_requested" => Kind::FreeRequested,
+        b"free_completed" => Kind::FreeCompleted,
+        b"segment_alloc" => Kind::SegmentAlloc,
+        b"segment_free" => Kind::SegmentFree,
+        b"segment_map" => Kind::SegmentMap,
+        b"segment_unmap" => Kind::SegmentUnmap,
+        b"oom" => Kind::Oom,
+        b"snapshot" => Kind::Snapshot,
+        b"annotate" | b"user_defined" => Kind::Other,
+        _ => return None,
+    })
+}
+
+fn class_of<T: Tree>(segment: T) -> Result<Class, Wrong> {
+    let Some(value) = segment.get("segment_type") else { return Ok(Class::Large) };
+    match value.text().as_deref() {
+        Some("small") => Ok(Class::Small),
+        Some("large") => Ok(Class::Large),
+        Some(other) => {
+            let found = format!("segment_type `{other}`");
+            Err(segment.at(Wrong::new(found, "small or large")))
+        }
+        None => Err(segment.at(value.wrong("segment: segment_type", "small or large"))),
+    }
+}
+
+fn state_of<T: Tree>(block: T) -> Result<BlockState, Wrong> {
+    let expected = "active_allocated, active_pending_free (or active_awaiting_free) or inactive";
+    let state = block.get("state").and_then(T::text);
+    match state.as_deref() {
+        Some("active_allocated") => Ok(BlockState::Allocated),
+        Some("active_pending_free" | "active_awaiting_free") => Ok(BlockState::AwaitingFree),
+        Some("inactive") => Ok(BlockState::Free),
+        Some(other) => Err(block.at(Wrong::new(format!("block state `{other}`"), expected))),
+        None => Err(block.at(Wrong::new("a block without a state", expected))),
+    }
+}
+
+/// A setting as text; a dict as `[key:value,...]`.
+fn setting_text<T: Tree>(value: T) -> String {
+    let scalar = |value: T| value.scalar().unwrap_or_else(|| value.describe().into_owned());
+    match value.entries() {
+        Some(entries) => {
+            let parts = entries.into_iter().map(|(key, value)| format!("{key}:{}", scalar(value)));
+            format!("[{}]", parts.collect::<Vec<_>>().join(","))
+        }
+        None => scalar(value),
+    }
+}
+
+fn device_number(device: u64) -> Result<u32, Wrong> {
+    const MOST: u64 = 1 << 16;
+    u32::try_from(device)
+        .ok()
+        .filter(|_| device < MOST)
+        .ok_or_else(|| Wrong::new(format!("device {device}"), "a device number below 65536"))
+}
+
+/// The place of a whole file that is not a snapshot.
+pub(crate) fn not_a_snapshot<T: Tree>(value: T) -> Wrong {
+    value
+        .wrong(
+            "the top value",
+            "a memory snapshot: a dict with segments and device_traces, or a list of segments",
+        )
+        .at(Place::Byte(0))
+}
