@@ -3,12 +3,13 @@
 //! Streams and private pools are dense numbers in order of first appearance (stream 0 and pool 0 are the
 //! defaults); [`Recording::streams`] and [`Recording::pools`] keep the names they had in the file.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::vocab::{Class, PoolId, StreamId};
 
 /// A whole file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// What kind of file it was: `csv`, `pytorch-pickle`, `pytorch-json`, `pytorch-segments`, `rmm-csv`,
     /// `umpire-replay`, `blockyard-trace`.
@@ -34,7 +35,7 @@ pub struct Recording {
 }
 
 /// One device's part of a recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTrace {
     /// The device's number in the file.
     pub device: u32,
@@ -173,7 +174,7 @@ pub struct FinalBlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// A word for programs: `overflow`, `no-pool-ids`, `unknown-free`, `skipped-action`, `no-history`, ...
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// A sentence for people.
     pub text: String,
 }
@@ -215,6 +216,15 @@ pub struct Interner {
     by_frame: HashMap<Frame, u32>,
     by_stack: HashMap<Stack, u32>,
 }
+
+/// The same frames and stacks under the same numbers.
+impl PartialEq for Interner {
+    fn eq(&self, other: &Self) -> bool {
+        self.frames == other.frames && self.stacks == other.stacks
+    }
+}
+
+impl Eq for Interner {}
 
 impl Default for Interner {
     fn default() -> Self {
@@ -290,7 +300,7 @@ impl Recording {
 
     /// Notes something once.
     pub fn notice(&mut self, code: &'static str, text: impl Into<String>) {
-        let notice = Notice { code, text: text.into() };
+        let notice = Notice { code: code.into(), text: text.into() };
         if !self.notices.contains(&notice) {
             self.notices.push(notice);
         }
