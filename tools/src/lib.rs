@@ -8,6 +8,7 @@ pub mod cli;
 pub mod commands;
 pub mod fail;
 pub mod formats;
+pub mod free_curve;
 pub mod moment;
 pub mod progress;
 pub mod session;

@@ -10,7 +10,7 @@ use blockyard::policy::Effective;
 use blockyard::trace::{DeviceTrace, Recording};
 use blockyard::vocab::{HeapView, Human, PoolUsage};
 
-use crate::charts::Sample;
+use crate::charts::model::Sample;
 use crate::fail::Fail;
 use crate::moment::{When, entries_through, entries_to_marker};
 use crate::progress;

@@ -3,7 +3,7 @@
 use blockyard::lab::Watch;
 use blockyard::vocab::{Address, Change, Observe, Ticket};
 
-use crate::charts::{BlockLife, SegmentLife};
+use crate::charts::model::{BlockLife, SegmentLife};
 
 /// Collects the lives of blocks and segments for the address-time chart.
 #[derive(Debug, Default)]
