@@ -1,1 +1,2 @@
 //! Formats.
+pub mod write;
