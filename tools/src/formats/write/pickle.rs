@@ -36,6 +36,10 @@ const LONG_BINGET: u8 = b'j';
 /// Bytes gathered before they are written.
 const CHUNK: usize = 1 << 16;
 
+/// Items appended to a list at once. PyTorch's viewer passes a batch as the arguments of one call, of which a
+/// browser takes some hundred thousand only; Python's own pickler appends as many at once as this.
+const BATCH: usize = 1000;
+
 /// Writes the snapshot. O(its size).
 pub fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
     let mut pickler = Pickler {
@@ -221,14 +225,17 @@ impl<'a, W: Write> Pickler<'a, W> {
         items: &'a [T],
         mut item: impl FnMut(&mut Self, &'a T) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.buffer.extend([EMPTY_LIST, MARK]);
-        for one in items {
-            item(self, one)?;
+        self.buffer.push(EMPTY_LIST);
+        for batch in items.chunks(BATCH) {
+            self.buffer.push(MARK);
+            for one in batch {
+                item(self, one)?;
+            }
+            self.buffer.push(APPENDS);
             if self.buffer.len() >= CHUNK {
                 self.flush()?;
             }
         }
-        self.buffer.push(APPENDS);
         Ok(())
     }
 

@@ -34,6 +34,7 @@ fn unpickled(bytes: &[u8]) -> Value {
             }
             APPENDS => {
                 let items = stack.split_off(marks.pop().expect("a mark"));
+                assert!(items.len() <= BATCH, "more than the viewer takes at once");
                 stack.last_mut().and_then(Value::as_array_mut).expect("a list").extend(items);
             }
             TUPLE2 => {
@@ -134,6 +135,7 @@ fn example() -> Snapshot {
         ];
         builder.history(device, &events).expect("a device");
     }
+    builder.history(1, &[Event::new(Kind::Snapshot); 2 * BATCH + 1]).expect("a device");
     builder.finish()
 }
 
