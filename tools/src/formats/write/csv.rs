@@ -1,9 +1,10 @@
-//! Csv: the plain text trace, `a,<id>,<bytes>,<stream>[,<tag>]`, `f,<id>`, `r,<id>,<stream>`, `e`, `m,<text>`.
+//! Csv: the plain text trace, `a,<id>,<bytes>,<stream>[,<tag>]`, `f,<id>`, `r,<id>,<stream>`, `e`,
+//! `m,<text>`.
 //!
-//! It holds requests only. What it has no row for becomes a comment (out of memory) or is left out (segments,
-//! whose recorded life a replay does not need; private pools, said once). A free becomes `f` where the client
-//! asked for it; if its memory became reusable only later, and no row says which stream held it, an `r` on
-//! another stream comes before.
+//! It holds requests only. What it has no row for becomes a comment (out of memory) or is left out
+//! (segments, whose recorded life a replay does not need; private pools, said once). A free becomes
+//! `f` where the client asked for it; if its memory became reusable only later, and no row says
+//! which stream held it, an `r` on another stream comes before.
 
 use std::io::{self, Write};
 

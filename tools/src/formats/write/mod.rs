@@ -1,7 +1,8 @@
 //! Write: recordings in the formats of other programs.
 //!
-//! Asked by `convert`. [`csv`] and [`planner`] need events only; [`snapshot`] and, behind it, [`pickle`] need
-//! addresses, which a text trace has only after a replay. The native trace is written by the library.
+//! Asked by `convert`. [`csv`] and [`planner`] need events only; [`snapshot`] and, behind it,
+//! [`pickle`] need addresses, which a text trace has only after a replay. The native trace is
+//! written by the library.
 
 pub mod csv;
 pub mod pickle;

@@ -1,7 +1,8 @@
 //! Pickle: a snapshot in Python's pickle, protocol 2, as PyTorch's C++ side writes it.
 //!
-//! Keys, texts, frames and call stacks are written once and then referred to by number, which keeps a million
-//! entries small. Only opcodes that PyTorch's viewer reads are used; pool ids are tuples, as in PyTorch.
+//! Keys, texts, frames and call stacks are written once and then referred to by number, which keeps
+//! a million entries small. Only opcodes that PyTorch's viewer reads are used; pool ids are tuples,
+//! as in PyTorch.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -36,8 +37,9 @@ const LONG_BINGET: u8 = b'j';
 /// Bytes gathered before they are written.
 const CHUNK: usize = 1 << 16;
 
-/// Items appended to a list at once. PyTorch's viewer passes a batch as the arguments of one call, of which a
-/// browser takes some hundred thousand only; Python's own pickler appends as many at once as this.
+/// Items appended to a list at once. PyTorch's viewer passes a batch as the arguments of one call,
+/// of which a browser takes some hundred thousand only; Python's own pickler appends as many at
+/// once as this.
 const BATCH: usize = 1000;
 
 /// Writes the snapshot. O(its size).

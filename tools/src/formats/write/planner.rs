@@ -1,7 +1,9 @@
-//! Planner: lifetimes and sizes for offline memory planners, `id,lower,upper,size` with half-open lifetimes.
+//! Planner: lifetimes and sizes for offline memory planners, `id,lower,upper,size` with half-open
+//! lifetimes.
 //!
-//! Time is the index of the event (markers do not count). A block lives until its memory is reusable; one
-//! that is never freed lives to the end. Requests of zero bytes are left out: they take no place.
+//! Time is the index of the event (markers do not count). A block lives until its memory is
+//! reusable; one that is never freed lives to the end. Requests of zero bytes are left out: they
+//! take no place.
 
 use std::io::{self, Write};
 

@@ -9,8 +9,8 @@ use super::WriteError;
 
 /// The snapshot at the recording's end, with its whole history. O(its size).
 ///
-/// Fails if an allocation has no address; a text trace gets addresses by a replay. The caller may say in
-/// [`Snapshot::blockyard`] under which policy.
+/// Fails if an allocation has no address; a text trace gets addresses by a replay. The caller may
+/// say in [`Snapshot::blockyard`] under which policy.
 pub fn recording_to_snapshot(recording: &Recording) -> Result<Snapshot, WriteError> {
     let mut builder = Builder::new(Names::of(recording));
     builder.settings_of(recording);
