@@ -269,6 +269,24 @@ fn how_long_a_million_events_take() {
     }
 }
 
+/// Every example in the documentation is read, after a header where it has none.
+#[test]
+fn the_documents_examples_are_read() {
+    let document = include_str!("../docs/trace-format.md");
+    let examples: Vec<_> = document.split("```json\n").skip(1).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let example = example.split("```").next().expect("an end");
+        let header = "{\"blockyard_trace\":1,\"devices\":[{\"device\":0},{\"device\":1}]}\n";
+        let whole = example.starts_with("{\"blockyard_trace\"");
+        let text = if whole { example.to_owned() } else { format!("{header}{example}") };
+        let end = if text.contains("\"end\"") { "" } else { "{\"k\":\"end\",\"events\":0}" };
+        let recording = file::read_bytes("document", format!("{text}{end}").as_bytes());
+        let notices = recording.expect("read").notices;
+        assert!(notices.iter().all(|notice| notice.code == "overflow"), "{notices:?}");
+    }
+}
+
 #[test]
 fn errors_name_the_file() {
     let bytes = b"{\"blockyard_trace\":1}\n\n{\"k\":\"alloc\",\"id\":0,\"bytes\":\"x\"}\n";

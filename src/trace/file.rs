@@ -1,7 +1,7 @@
 //! File: a trace on disk, plain or compressed.
 //!
-//! Owns the suffixes (`.zst`, `.gz`) and the error with the file's name. Asked by the tools and by whoever
-//! records. Never knows the records; those are [`super::wire`]'s.
+//! Owns the suffixes (`.zst`, `.gz`) and the error with the file's name. Asked by the tools and by
+//! whoever records. Never knows the records; those are [`super::wire`]'s.
 
 use std::fmt;
 use std::fs::File;

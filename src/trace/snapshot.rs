@@ -1,8 +1,9 @@
 //! Snapshot: the heap at one moment and its history, in the shape of PyTorch's memory snapshots.
 //!
-//! Owns the keys and their order, so that the JSON of a [`Snapshot`] opens in PyTorch's own viewer; one key
-//! more, `blockyard`, says who wrote it. Filled by a [`Builder`]. Asked by the tools. Never knows how the heap
-//! came to be, nor any encoding but JSON (the pickle is written in the tools, from the same types).
+//! Owns the keys and their order, so that the JSON of a [`Snapshot`] opens in PyTorch's own viewer;
+//! one key more, `blockyard`, says who wrote it. Filled by a [`Builder`]. Asked by the tools. Never
+//! knows how the heap came to be, nor any encoding but JSON (the pickle is written in the tools,
+//! from the same types).
 //!
 //! `docs/snapshot.schema.json` states the shape.
 
@@ -194,7 +195,8 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// From text, as a recording keeps it: a JSON value if it is one of these, else the text itself.
+    /// From text, as a recording keeps it: a JSON value if it is one of these, else the text
+    /// itself.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let lower = match text {

@@ -1,10 +1,11 @@
 //! Wire: the records of our own trace format, one JSON object on each line.
 //!
-//! Owns the names of the keys, the version and the spelling of each kind; [`encode`] writes a [`Recording`] and
-//! [`decode`] reads one. Asked by [`super::file`]. Never knows a file system or a compression.
+//! Owns the names of the keys, the version and the spelling of each kind; [`encode`] writes a
+//! [`Recording`] and [`decode`] reads one. Asked by [`super::file`]. Never knows a file system or a
+//! compression.
 //!
-//! **W1** `decode(encode(x)) == x`. **W2** any bytes give a value or an error with a line, never a panic.
-//! `docs/trace-format.md` explains the format, `docs/trace.schema.json` states it.
+//! **W1** `decode(encode(x)) == x`. **W2** any bytes give a value or an error with a line, never a
+//! panic. `docs/trace-format.md` explains the format, `docs/trace.schema.json` states it.
 //!
 //! [`Recording`]: super::recording::Recording
 
@@ -22,8 +23,8 @@ use crate::vocab::{BlockState, Class};
 pub use decode::decode;
 pub use encode::encode;
 
-/// The version that is written, and the newest that is read. It rises only when an older reader would
-/// misread a file; new keys and new kinds of records do not raise it.
+/// The version that is written, and the newest that is read. It rises only when an older reader
+/// would misread a file; new keys and new kinds of records do not raise it.
 pub const VERSION: u64 = 1;
 
 /// The key of the header that names the version, and by which the format is recognised.

@@ -1,7 +1,8 @@
 //! Watchers: what a replay leaves behind for charts and snapshots.
 
 use blockyard::lab::Watch;
-use blockyard::vocab::{Address, Change, Observe, Ticket};
+use blockyard::trace::{Event, Kind, NO_ALLOCATION};
+use blockyard::vocab::{Address, Change, Observe, PoolId, StreamId, Ticket};
 
 use crate::charts::model::{BlockLife, SegmentLife};
 
@@ -107,3 +108,56 @@ impl Watch for Lives {
         self.event = u64::from(index);
     }
 }
+
+/// Collects the history of a replay as entries with addresses, in PyTorch's kinds, for snapshots.
+#[derive(Debug, Default)]
+pub struct Tape {
+    /// The entries.
+    pub events: Vec<Event>,
+}
+
+impl Observe for Tape {
+    fn observe(&mut self, change: Change) {
+        let mut push = |kind, address: Address, bytes, stream, pool, ticket: Option<Ticket>| {
+            let allocation = ticket.and_then(|ticket| u32::try_from(ticket.0).ok());
+            self.events.push(Event {
+                address: address.0,
+                bytes,
+                allocation: allocation.unwrap_or(NO_ALLOCATION),
+                stream,
+                pool,
+                ..Event::new(kind)
+            });
+        };
+        let (s0, p0) = (StreamId(0), PoolId(0));
+        match change {
+            Change::Allocated { ticket, address, requested, .. } => {
+                push(Kind::Alloc, address, requested, s0, p0, Some(ticket));
+            }
+            Change::FreeRequested { ticket, address, bytes, .. } => {
+                push(Kind::FreeRequested, address, bytes, s0, p0, Some(ticket));
+            }
+            Change::FreeCompleted { ticket, address, requested, .. } => {
+                push(Kind::FreeCompleted, address, requested, s0, p0, Some(ticket));
+            }
+            Change::SegmentAllocated { base, bytes, stream, pool, .. } => {
+                push(Kind::SegmentAlloc, base, bytes, stream, pool, None);
+            }
+            Change::SegmentFreed { base, bytes, stream, pool, .. } => {
+                push(Kind::SegmentFree, base, bytes, stream, pool, None);
+            }
+            Change::Mapped { base, bytes, stream, pool, .. } => {
+                push(Kind::SegmentMap, base, bytes, stream, pool, None);
+            }
+            Change::Unmapped { base, bytes, stream, pool, .. } => {
+                push(Kind::SegmentUnmap, base, bytes, stream, pool, None);
+            }
+            Change::RanOut { bytes, stream, pool } => {
+                push(Kind::Oom, Address(0), bytes, stream, pool, None);
+            }
+            Change::InactiveSplit { .. } | Change::Retried | Change::Synchronized => {}
+        }
+    }
+}
+
+impl Watch for Tape {}

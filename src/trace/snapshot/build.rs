@@ -110,7 +110,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds one segment of a device. Unmapped blocks must have been taken out: see [`Builder::view`].
+    /// Adds one segment of a device. Unmapped blocks must have been taken out: see
+    /// [`Builder::view`].
     pub fn segment(&mut self, device: u32, segment: &FinalSegment) {
         let total = |states: &[BlockState], size: fn(&FinalBlock) -> u64| -> u64 {
             let counted = segment.blocks.iter().filter(|block| states.contains(&block.state));
@@ -151,8 +152,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Adds a device's history. Events that PyTorch's history has no word for (uses by other streams,
-    /// emptied caches, requests of zero bytes) are left out. O(events).
+    /// Adds a device's history. Events that PyTorch's history has no word for (uses by other
+    /// streams, emptied caches, requests of zero bytes) are left out. O(events).
     ///
     /// Fails if the device's number is absurd: the history's place in the snapshot is that number.
     pub fn history(&mut self, device: u32, events: &[Event]) -> Result<(), AbsurdDevice> {

@@ -1,8 +1,9 @@
 //! Decode: from lines to a recording.
 //!
-//! The common path parses each line straight into its type; only a line that does not fit is looked at again
-//! ([`diagnose`]) to say which key was wrong. Every number that points somewhere is checked, so that what
-//! comes out can be trusted: streams, pools, stacks and markers exist, allocations are below their count.
+//! The common path parses each line straight into its type; only a line that does not fit is looked
+//! at again ([`diagnose`]) to say which key was wrong. Every number that points somewhere is
+//! checked, so that what comes out can be trusted: streams, pools, stacks and markers exist,
+//! allocations are below their count.
 
 mod diagnose;
 
@@ -24,7 +25,8 @@ use crate::vocab::{PoolId, StreamId};
 /// Streams and pools that the header does not list may be numbered up to this.
 const UNLISTED: u32 = 1 << 16;
 
-/// Allocation numbers may be this far beyond the number of events (a shortened trace keeps its numbers).
+/// Allocation numbers may be this far beyond the number of events (a shortened trace keeps its
+/// numbers).
 const SPARE_ALLOCATIONS: u64 = 1 << 24;
 
 /// Reads a trace. O(its size).

@@ -1,7 +1,7 @@
 //! Encode: from a recording to lines.
 //!
-//! Frames and stacks are written in the order of their numbers, each at the latest before the first line that
-//! names it, so that a reader of a cut file can resolve everything it has.
+//! Frames and stacks are written in the order of their numbers, each at the latest before the first
+//! line that names it, so that a reader of a cut file can resolve everything it has.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -26,6 +26,7 @@ mod rmm;
 mod text;
 mod tree;
 mod umpire;
+pub mod write;
 
 use std::path::Path;
 
@@ -87,7 +88,7 @@ fn read_content(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
     let read = match format {
         Format::Pickle => pytorch_pickle::read(bytes),
         Format::Json => pytorch_json::read(bytes.strip_prefix(BOM).unwrap_or(bytes)),
-        Format::Native => native(bytes),
+        Format::Native => return native(name, bytes),
         Format::Csv => csv::read(bytes),
         Format::Rmm => rmm::read(bytes),
         Format::Umpire => umpire::read(bytes),
@@ -98,9 +99,9 @@ fn read_content(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The seam for blockyard's own trace format: its decoder stands in the library's `trace` room.
-fn native(_bytes: &[u8]) -> Result<Recording, Wrong> {
-    Err(Wrong::line(1, "a blockyard trace, which this build cannot read", "another format"))
+/// blockyard's own trace format: its decoder stands in the library's `trace` room.
+fn native(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
+    blockyard::trace::wire::decode(bytes).map_err(|wrong| FormatError::of_trace(name, &wrong))
 }
 
 /// The format of these first bytes of a file; nothing if they say nothing yet.
