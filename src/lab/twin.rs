@@ -126,6 +126,8 @@ pub struct Twin {
     fences: Vec<(StreamId, u64)>,
     /// Searches of each side of each pool, counted only when idle memory is released by age.
     searches: Vec<(PoolId, Class, u64)>,
+    /// The highest pool that a request has named.
+    newest_pool: PoolId,
     retired: Vec<PoolId>,
     segments_created: u64,
     figures: Figures,
@@ -146,6 +148,7 @@ impl Twin {
             blocks: Vec::new(),
             fences: Vec::new(),
             searches: Vec::new(),
+            newest_pool: PoolId::DEFAULT,
             retired: Vec::new(),
             segments_created: 0,
             figures: Figures::default(),
@@ -192,6 +195,7 @@ impl Twin {
         let rounded = size::round(&self.policy, bytes);
         let class = size::class(&self.policy, rounded);
         let home = Home { pool, class, stream };
+        self.newest_pool = self.newest_pool.max(pool);
         let mut evicted_enough = true;
         for rung in self.policy.ladder.rungs() {
             let found = match rung {
@@ -263,9 +267,10 @@ impl Twin {
     }
 
     /// The private pool has no users left: its idle memory goes with the next eviction of
-    /// everything.
+    /// everything. Pools that no request has named are unknown, and ignored.
     pub fn retire(&mut self, pool: PoolId) {
-        if !self.retired.contains(&pool) {
+        let known = pool != PoolId::DEFAULT && pool <= self.newest_pool;
+        if known && !self.retired.contains(&pool) {
             self.retired.push(pool);
         }
     }
