@@ -94,7 +94,7 @@ impl<'a> Arena<'a> {
     pub fn new(input: &'a [u8]) -> Self {
         Self {
             input,
-            nodes: Vec::new(),
+            nodes: Vec::with_capacity(input.len() / 64),
             slots: Vec::new(),
             places: Vec::new(),
             free_slots: Vec::new(),

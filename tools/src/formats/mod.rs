@@ -5,7 +5,7 @@
 //!
 //! | format | reader |
 //! |---|---|
-//! | PyTorch memory snapshot, pickled or JSON | `pytorch*`, over `pickle` and `arena` |
+//! | PyTorch memory snapshot, pickled or JSON | `pytorch*`, over `pickle`, `machine` and `arena` |
 //! | blockyard's text trace | `csv` |
 //! | RAPIDS RMM log, LLNL Umpire replay log | `rmm`, `umpire` |
 //! | static planner instance | `planner` |
@@ -15,6 +15,7 @@ mod csv;
 mod error;
 mod input;
 mod link;
+mod machine;
 mod numbers;
 mod pickle;
 mod planner;

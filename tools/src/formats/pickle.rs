@@ -4,11 +4,9 @@
 //! recurses, and memory is bounded by the size of the file. Dicts that a [`Fold`] recognises become rows as soon
 //! as their items are there, so that a trace of a million entries never stands in memory as a million dicts.
 
-use super::arena::{Arena, Node, Object, Value};
-use super::error::{Wrong, quoted};
-
-/// Deepest nesting of marks; a snapshot has about six.
-const DEEPEST: usize = 1000;
+use super::arena::{Arena, Node, Value};
+use super::error::{Place, Wrong, quoted};
+use super::machine::{Machine, integer};
 
 /// Who turns dicts into rows.
 pub(crate) trait Fold {
@@ -39,41 +37,18 @@ impl Fold for KeepAll {
 
 /// Runs a pickle: its values and the one it ends with.
 pub(crate) fn run<'a>(input: &'a [u8], fold: &mut impl Fold) -> Result<(Arena<'a>, Value), Wrong> {
-    let mut machine = Machine {
-        arena: Arena::new(input),
-        at: 0,
-        opcode_at: 0,
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: Vec::new(),
-        limit: input.len() / 4 + (1 << 12),
-    };
+    let mut machine = Machine::new(input);
     loop {
         machine.opcode_at = machine.at;
         match machine.step(fold) {
             Ok(None) => {}
             Ok(Some(value)) => return Ok((machine.arena, value)),
-            Err(wrong) => {
-                return Err(wrong.at(super::error::Place::Byte(machine.opcode_at as u64)));
-            }
+            Err(wrong) => return Err(wrong.at(Place::Byte(machine.opcode_at as u64))),
         }
     }
 }
 
-struct Machine<'a> {
-    arena: Arena<'a>,
-    /// The next byte.
-    at: usize,
-    /// The opcode being run.
-    opcode_at: usize,
-    stack: Vec<Value>,
-    marks: Vec<usize>,
-    memo: Vec<Option<Object>>,
-    /// Most values on the stack.
-    limit: usize,
-}
-
-impl<'a> Machine<'a> {
+impl Machine<'_> {
     /// One opcode; at the end, the value.
     #[inline]
     fn step(&mut self, fold: &mut impl Fold) -> Result<Option<Value>, Wrong> {
@@ -87,7 +62,7 @@ impl<'a> Machine<'a> {
                 let index = self.u32("a memo index")?;
                 self.get(index as usize)?;
             }
-            0x94 => self.put(self.memo.len())?,
+            0x94 => self.memoize()?,
             b'q' => {
                 let index = self.byte("a memo index")?;
                 self.put(index.into())?;
@@ -155,22 +130,12 @@ impl<'a> Machine<'a> {
             0x80 => self.protocol(),
             0x95 => self.frame(),
             b')' => self.tuple(0),
-            b't' => {
-                let mark = self.unmark()?;
-                self.tuple(self.stack.len() - mark)
-            }
+            b't' => self.tuple_from_mark(),
             b'l' => self.list_from_mark(),
             b'd' => self.dict_from_mark(fold),
             b'0' => self.discard(),
-            b'1' => {
-                let mark = self.unmark()?;
-                self.stack.truncate(mark);
-                Ok(())
-            }
-            b'2' => {
-                let top = *self.stack.last().ok_or_else(|| self.underflow())?;
-                self.push(top)
-            }
+            b'1' => self.discard_to_mark(),
+            b'2' => self.duplicate(),
             b'I' | b'L' | b'F' | b'V' | b'g' | b'p' => self.line_opcode(opcode),
             _ => Err(refusal(opcode)),
         }
@@ -219,257 +184,6 @@ impl<'a> Machine<'a> {
         }
         Ok(())
     }
-
-    // Reading
-
-    fn truncated(&self, what: &str) -> Wrong {
-        let end = self.arena.input.len();
-        Wrong::byte(
-            end,
-            format!("the file ends inside {what}"),
-            "a whole pickle that ends with STOP",
-        )
-    }
-
-    #[inline]
-    fn byte(&mut self, what: &str) -> Result<u8, Wrong> {
-        let byte = *self.arena.input.get(self.at).ok_or_else(|| self.truncated(what))?;
-        self.at += 1;
-        Ok(byte)
-    }
-
-    #[inline]
-    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Wrong> {
-        let array = self.arena.input.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
-        let array = *array.ok_or_else(|| self.truncated(what))?;
-        self.at += N;
-        Ok(array)
-    }
-
-    #[inline]
-    fn u32(&mut self, what: &str) -> Result<u32, Wrong> {
-        Ok(u32::from_le_bytes(self.array(what)?))
-    }
-
-    /// The next bytes: where they start.
-    #[inline]
-    fn take(&mut self, length: u64, what: &str) -> Result<usize, Wrong> {
-        let left = (self.arena.input.len() - self.at) as u64;
-        if length > left {
-            let found = format!("{what} of {length} bytes where {left} are left");
-            return Err(Wrong::new(found, "a whole file"));
-        }
-        let start = self.at;
-        self.at += length as usize;
-        Ok(start)
-    }
-
-    #[inline]
-    fn text(&mut self, length: u64) -> Result<(), Wrong> {
-        let start = self.take(length, "a string")?;
-        let text = self.arena.text_at(start, length as usize);
-        self.push(Value::Object(text))
-    }
-
-    /// A two's complement little-endian integer of this many bytes.
-    #[inline]
-    fn long(&mut self, length: usize) -> Result<(), Wrong> {
-        let start = self.take(length as u64, "an integer")?;
-        let bytes = &self.arena.input[start..start + length];
-        let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
-        let fill = if negative { 0xff } else { 0 };
-        let value = if bytes.len() <= 16 {
-            let mut wide = [fill; 16];
-            wide[..bytes.len()].copy_from_slice(bytes);
-            integer(i128::from_le_bytes(wide))
-        } else {
-            Value::Wide
-        };
-        self.push(value)
-    }
-
-    // Stack and memo
-
-    fn underflow(&self) -> Wrong {
-        Wrong::new("an opcode that needs more values than there are", "a well-formed pickle")
-    }
-
-    #[inline]
-    fn push(&mut self, value: Value) -> Result<(), Wrong> {
-        if self.stack.len() >= self.limit {
-            return Err(Wrong::new(
-                "more values at once than a snapshot of this size can hold",
-                "a memory snapshot",
-            ));
-        }
-        self.stack.push(value);
-        Ok(())
-    }
-
-    /// The lowest value that the current mark lets an opcode take.
-    fn floor(&self) -> usize {
-        self.marks.last().copied().unwrap_or(0)
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Result<Value, Wrong> {
-        if self.stack.len() <= self.floor() {
-            return Err(self.underflow());
-        }
-        self.stack.pop().ok_or_else(|| self.underflow())
-    }
-
-    fn discard(&mut self) -> Result<(), Wrong> {
-        if self.marks.last() == Some(&self.stack.len()) {
-            self.marks.pop();
-            return Ok(());
-        }
-        self.pop().map(|_| ())
-    }
-
-    fn mark(&mut self) -> Result<(), Wrong> {
-        if self.marks.len() >= DEEPEST {
-            let found = format!("values nested deeper than {DEEPEST}");
-            return Err(Wrong::new(found, "a memory snapshot"));
-        }
-        self.marks.push(self.stack.len());
-        Ok(())
-    }
-
-    fn unmark(&mut self) -> Result<usize, Wrong> {
-        self.marks.pop().ok_or_else(|| Wrong::new("an opcode that needs a mark", "MARK before it"))
-    }
-
-    fn open(&mut self, node: Node) -> Result<(), Wrong> {
-        let object = self.arena.node(node)?;
-        self.push(Value::Object(object))
-    }
-
-    #[inline]
-    fn get(&mut self, index: usize) -> Result<(), Wrong> {
-        match self.memo.get(index) {
-            Some(Some(object)) => self.push(Value::Object(*object)),
-            _ => Err(Wrong::new(format!("memo entry {index}, never stored"), "an earlier entry")),
-        }
-    }
-
-    #[inline]
-    fn put(&mut self, index: usize) -> Result<(), Wrong> {
-        let top = *self.stack.last().ok_or_else(|| self.underflow())?;
-        let object = match top {
-            Value::Object(object) => Some(object),
-            _ => None,
-        };
-        if index == self.memo.len() {
-            self.memo.push(object);
-            return Ok(());
-        }
-        if index >= self.arena.input.len() / 2 {
-            let found = format!("memo index {index} in a file of {} bytes", self.arena.input.len());
-            return Err(Wrong::new(found, "indices that count up from 0"));
-        }
-        if index >= self.memo.len() {
-            self.memo.resize(index + 1, None);
-        }
-        self.memo[index] = object;
-        Ok(())
-    }
-
-    // Lists, dicts and tuples
-
-    fn tuple(&mut self, length: usize) -> Result<(), Wrong> {
-        let start = self.stack.len().checked_sub(length).filter(|&start| start >= self.floor());
-        let start = start.ok_or_else(|| self.underflow())?;
-        let tuple = self.arena.tuple(self.opcode_at, &self.stack[start..])?;
-        self.stack.truncate(start);
-        self.push(Value::Object(tuple))
-    }
-
-    /// The node under the values from here on.
-    fn target(&self, start: usize, what: &str) -> Result<u32, Wrong> {
-        let below = start.checked_sub(1).filter(|&below| below >= self.floor());
-        match below.and_then(|below| self.stack.get(below)) {
-            Some(Value::Object(Object::Node(node))) => Ok(*node),
-            Some(&value) => Err(Wrong::new(
-                format!("items for {}", self.arena.describe(value)),
-                format!("a {what}"),
-            )),
-            None => Err(self.underflow()),
-        }
-    }
-
-    fn appends(&mut self) -> Result<(), Wrong> {
-        let start = self.unmark()?;
-        self.append_from(start)
-    }
-
-    fn append(&mut self) -> Result<(), Wrong> {
-        let start = self.stack.len().checked_sub(1).ok_or_else(|| self.underflow())?;
-        self.append_from(start)
-    }
-
-    fn append_from(&mut self, start: usize) -> Result<(), Wrong> {
-        let node = self.target(start, "list")?;
-        self.arena.append(self.opcode_at, node, &self.stack[start..])?;
-        self.stack.truncate(start);
-        Ok(())
-    }
-
-    fn list_from_mark(&mut self) -> Result<(), Wrong> {
-        let start = self.unmark()?;
-        let list = self.arena.node(Node::EmptyList)?;
-        self.stack.insert(start, Value::Object(list));
-        self.append_from(start + 1)
-    }
-
-    fn dict_from_mark(&mut self, fold: &mut impl Fold) -> Result<(), Wrong> {
-        let start = self.unmark()?;
-        let dict = self.arena.node(Node::EmptyDict)?;
-        self.stack.insert(start, Value::Object(dict));
-        self.items_from(start + 1, fold)
-    }
-
-    fn set_items(&mut self, fold: &mut impl Fold) -> Result<(), Wrong> {
-        let start = self.unmark()?;
-        self.items_from(start, fold)
-    }
-
-    fn set_item(&mut self, fold: &mut impl Fold) -> Result<(), Wrong> {
-        let start = self.stack.len().checked_sub(2).ok_or_else(|| self.underflow())?;
-        self.items_from(start, fold)
-    }
-
-    fn items_from(&mut self, start: usize, fold: &mut impl Fold) -> Result<(), Wrong> {
-        let node = self.target(start, "dict")?;
-        let items = &self.stack[start..];
-        if items.len() % 2 != 0 {
-            return Err(Wrong::new("a key without a value", "keys and values in turn"));
-        }
-        let row = match self.arena.nodes.get(node as usize) {
-            Some(&Node::Row(row)) => Some(row),
-            Some(Node::EmptyDict | Node::Dict(_)) if fold.is_row(&self.arena, items) => {
-                let row = fold.new_row()?;
-                let earlier = self.arena.become_row(node, row);
-                fold.fill(&self.arena, row, &earlier)?;
-                Some(row)
-            }
-            _ => None,
-        };
-        match row {
-            Some(row) => fold.fill(&self.arena, row, items)?,
-            None => self.arena.insert(self.opcode_at, node, items)?,
-        }
-        self.stack.truncate(start);
-        Ok(())
-    }
-}
-
-/// The value of an integer.
-fn integer(value: i128) -> Value {
-    if let Ok(value) = i64::try_from(value) {
-        return Value::Int(value);
-    }
-    u64::try_from(value).map_or(Value::Wide, Value::Nat)
 }
 
 /// Why an opcode is not run.
@@ -516,6 +230,7 @@ fn refusal(opcode: u8) -> Wrong {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arena::Object;
     use super::*;
 
     fn end(input: &[u8]) -> Result<Value, Wrong> {
@@ -554,7 +269,7 @@ mod tests {
     fn marks_are_walls() {
         assert!(end(b"N(0.").is_ok(), "POP takes a mark that lies on top");
         assert!(end(b"K\x01(\x85.").is_err(), "a tuple reaches below a mark");
-        assert!(end(b"](Ka.").is_err());
+        assert!(end(b"](K\x01a.").is_err(), "an item reaches below a mark");
         assert!(end(b"(}.").is_ok());
         assert!(end(b"K\x01u.").is_err());
         assert!(end(b"K\x01(Nu.").is_err());

@@ -11,7 +11,7 @@ use blockyard::trace::{
 };
 use blockyard::vocab::{BlockState, Class, PoolId, StreamId};
 
-use super::error::{Place, Wrong};
+use super::error::Wrong;
 use super::numbers::Numbers;
 use super::tree::Tree;
 
@@ -430,12 +430,19 @@ fn device_number(device: u64) -> Result<u32, Wrong> {
         .ok_or_else(|| Wrong::new(format!("device {device}"), "a device number below 65536"))
 }
 
-/// The place of a whole file that is not a snapshot.
+/// The complaint that a file holds something else than a snapshot.
 pub(crate) fn not_a_snapshot<T: Tree>(value: T) -> Wrong {
-    value
-        .wrong(
-            "the top value",
-            "a memory snapshot: a dict with segments and device_traces, or a list of segments",
-        )
-        .at(Place::Byte(0))
+    let found = match value.entries() {
+        Some(entries) if entries.is_empty() => "an empty dict".to_string(),
+        Some(entries) => {
+            let keys = entries.iter().take(6).map(|(key, _)| format!("`{key}`"));
+            format!("a dict with {}", keys.collect::<Vec<_>>().join(", "))
+        }
+        None => format!("the top value is {}", value.describe()),
+    };
+    Wrong::byte(
+        0,
+        found,
+        "a memory snapshot: a dict with segments and device_traces, or a list of segments",
+    )
 }

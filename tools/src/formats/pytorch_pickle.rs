@@ -12,9 +12,12 @@ use super::tree::{Pickled, Tree};
 
 /// Reads a pickled snapshot.
 pub(crate) fn read(input: &[u8]) -> Result<Recording, Wrong> {
-    let mut entries = Entries { builder: Builder::new("pytorch-pickle"), rows: Vec::new() };
+    // Sized from the file, so that a long trace is not copied as it grows; the rest is given back.
+    let rows = Vec::with_capacity(input.len() / 64);
+    let mut entries = Entries { builder: Builder::new("pytorch-pickle"), rows };
     let (arena, value) = run(input, &mut entries)?;
-    let Entries { mut builder, rows } = entries;
+    let Entries { mut builder, mut rows } = entries;
+    rows.shrink_to_fit();
     walk(&mut builder, Pickled { arena: &arena, value }, rows)?;
     drop(arena);
     builder.finish()
