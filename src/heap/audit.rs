@@ -194,7 +194,9 @@ impl Heap {
             // PyTorch checks by the segment and then maps whole pages: it can pass the limit by less
             // than one page of each map operation.
             let loose = self.policy.page_mapped() && self.policy.limit_check == LimitCheck::Segment;
-            check(loose || held <= limit, "H2", || format!("{held} reserved or in flight, limit {limit}"))?;
+            check(loose || held <= limit, "H2", || {
+                format!("{held} reserved or in flight, limit {limit}")
+            })?;
         }
         let flying = self.errands.iter().filter(|e| !e.parked && is_flight(&e.phase)).count();
         check(flying == self.in_flight as usize, "H3", || {

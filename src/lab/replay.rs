@@ -87,8 +87,6 @@ pub enum ReplayError {
     Layout(String),
     /// The device failed for another reason than memory.
     Device(Fault),
-    /// The recording has no history, only a final state.
-    NoHistory,
 }
 
 impl core::fmt::Display for ReplayError {
@@ -98,9 +96,6 @@ impl core::fmt::Display for ReplayError {
                 write!(f, "the state before the recording cannot be rebuilt: {text}")
             }
             Self::Device(fault) => write!(f, "the device failed: {fault}"),
-            Self::NoHistory => {
-                f.write_str("no history: only the final state is in the file, nothing to replay")
-            }
         }
     }
 }
@@ -222,16 +217,13 @@ impl<'a, W: Watch> Player<'a, W> {
     /// the release did that wrote the recording.
     ///
     /// # Errors
-    /// Where the recording has no history, or began mid-run and its first state cannot be rebuilt.
+    /// Where the recording began mid-run and its first state cannot be rebuilt.
     pub fn new(
         recording: &Recording,
         trace: &'a DeviceTrace,
         mut setup: Setup,
         watch: W,
     ) -> Result<Self, ReplayError> {
-        if trace.events.is_empty() {
-            return Err(ReplayError::NoHistory);
-        }
         if !recording.has_pool_ids {
             setup.policy.order = Order::Address;
         }

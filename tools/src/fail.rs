@@ -32,7 +32,10 @@ impl fmt::Display for Fail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Internal(text) => {
-                write!(f, "internal failure: {text}\nThis is a bug: please report it with the command line.")
+                write!(
+                    f,
+                    "internal failure: {text}\nThis is a bug: please report it with the command line."
+                )
             }
             Self::BadInput(text) | Self::Check(text) => f.write_str(text),
             Self::OutOfMemory => f.write_str("the replay ran out of memory"),

@@ -129,7 +129,8 @@ pub fn replay<W: Watch>(
     let mut player = Player::new(recording, trace, setup, watch).map_err(broken)?;
     let mut timing = Timing::default();
     let mut follow = Follow::new(options.curve, trace.events.len());
-    let bar = progress::bar(stop as u64, &format!("replay {}", effective.policy.name), options.quiet);
+    let bar =
+        progress::bar(stop as u64, &format!("replay {}", effective.policy.name), options.quiet);
     let at_oom = matches!(options.stop, Some(When::Oom));
     let mut done = 0;
     while done < stop && !player.is_done() {
@@ -185,7 +186,10 @@ pub fn replay<W: Watch>(
 /// The books of each side of each pool on each stream.
 #[must_use]
 pub fn usage(heap: &blockyard::heap::Heap) -> Vec<(u32, &'static str, u32, PoolUsage)> {
-    heap.usage().into_iter().map(|(pool, class, stream, book)| (pool.0, class.name(), stream.0, book)).collect()
+    heap.usage()
+        .into_iter()
+        .map(|(pool, class, stream, book)| (pool.0, class.name(), stream.0, book))
+        .collect()
 }
 
 fn notes<W: Watch>(player: &Player<'_, W>, effective: &Effective) -> Vec<String> {
@@ -200,17 +204,29 @@ fn notes<W: Watch>(player: &Player<'_, W>, effective: &Effective) -> Vec<String>
         ));
     }
     if warm.inferred > 0 {
-        notes.push(format!("the true end of {} blocks from before the recording was inferred", warm.inferred));
+        notes.push(format!(
+            "the true end of {} blocks from before the recording was inferred",
+            warm.inferred
+        ));
     }
     if warm.homeless > 0 {
-        notes.push(format!("{} blocks from before the recording lie in no known segment", warm.homeless));
+        notes.push(format!(
+            "{} blocks from before the recording lie in no known segment",
+            warm.homeless
+        ));
     }
-    notes.extend(effective.warnings.iter().map(|warning| format!("{}: {}", warning.key, warning.text)));
+    notes.extend(
+        effective.warnings.iter().map(|warning| format!("{}: {}", warning.key, warning.text)),
+    );
     notes
 }
 
 /// How many entries to replay at the most.
-fn stop_entry(recording: &Recording, trace: &DeviceTrace, stop: Option<&When>) -> Result<usize, Fail> {
+fn stop_entry(
+    recording: &Recording,
+    trace: &DeviceTrace,
+    stop: Option<&When>,
+) -> Result<usize, Fail> {
     match stop {
         Some(&When::Event(event)) => {
             let events = trace.events.iter().filter(|event| event.kind.counts()).count();

@@ -22,7 +22,8 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "tb" => 1_000_000_000_000,
         _ => return Err(format!("unit {unit:?} is unknown, expected KiB, MiB, GiB or TiB")),
     };
-    let expected = || format!("{text:?} is not a size, expected something like 24GiB, 512MiB or 1048576");
+    let expected =
+        || format!("{text:?} is not a size, expected something like 24GiB, 512MiB or 1048576");
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale).ok_or_else(|| format!("{text:?} is larger than 16 EiB"));
     }
@@ -46,7 +47,9 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
-        for text in ["", "GiB", "1.2.3G", "-1G", "12XB", "99999999999999999999", "17000000TiB", "1e9"] {
+        for text in
+            ["", "GiB", "1.2.3G", "-1G", "12XB", "99999999999999999999", "17000000TiB", "1e9"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }

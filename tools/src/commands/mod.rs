@@ -60,8 +60,8 @@ fn print(text: &[u8]) -> Result<(), Fail> {
 
 /// Prints one JSON document.
 fn print_json(document: &serde_json::Value) -> Result<(), Fail> {
-    let mut text =
-        serde_json::to_string_pretty(document).map_err(|error| Fail::Internal(error.to_string()))?;
+    let mut text = serde_json::to_string_pretty(document)
+        .map_err(|error| Fail::Internal(error.to_string()))?;
     text.push('\n');
     print(text.as_bytes())
 }
@@ -85,13 +85,17 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Fail> {
         let mut inside = Vec::new();
         for entry in std::fs::read_dir(path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?.path();
-            let hidden = entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            let hidden =
+                entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
             if entry.is_file() && !hidden {
                 inside.push(entry);
             }
         }
         if inside.is_empty() {
-            return Err(Fail::BadInput(format!("{}: no files in it, expected recordings", path.display())));
+            return Err(Fail::BadInput(format!(
+                "{}: no files in it, expected recordings",
+                path.display()
+            )));
         }
         inside.sort();
         files.extend(inside);
@@ -142,7 +146,8 @@ fn devices<'a>(
 ) -> Result<Vec<&'a DeviceTrace>, Fail> {
     let all: Vec<&DeviceTrace> = recording.devices.iter().collect();
     let Some(wanted) = wanted else { return Ok(all) };
-    let chosen: Vec<&DeviceTrace> = all.iter().copied().filter(|trace| trace.device == wanted).collect();
+    let chosen: Vec<&DeviceTrace> =
+        all.iter().copied().filter(|trace| trace.device == wanted).collect();
     if chosen.is_empty() {
         let known: Vec<String> = all.iter().map(|trace| trace.device.to_string()).collect();
         return Err(Fail::BadInput(format!(

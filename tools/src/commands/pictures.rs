@@ -9,7 +9,8 @@ use blockyard::trace::{DeviceTrace, Kind, NO_ALLOCATION, Recording, StackId};
 use blockyard::vocab::{BlockState, HeapView, Human, PoolId, StreamId, Ticket};
 
 use crate::charts::model::{
-    AddressTimeData, Caption, FailedRequest, FragmentationData, HistogramData, MapData, Peak, TimelineData,
+    AddressTimeData, Caption, FailedRequest, FragmentationData, HistogramData, MapData, Peak,
+    TimelineData,
 };
 use crate::charts::{self, Chart, ChartError};
 use crate::cli::View;
@@ -85,7 +86,10 @@ impl Subject<'_> {
         let driver = if outcome.recorded { "as recorded" } else { "simulated device" };
         Caption {
             title: format!("{what} {moment}").trim_end().to_string(),
-            subtitle: format!("{name}{device}, policy {}, {driver}{capacity}", self.effective.policy.name),
+            subtitle: format!(
+                "{name}{device}, policy {}, {driver}{capacity}",
+                self.effective.policy.name
+            ),
             verdict: verdict(outcome),
             alarm: outcome.failure.is_some(),
         }
@@ -93,7 +97,9 @@ impl Subject<'_> {
 
     fn pool_names(&self) -> BTreeMap<PoolId, String> {
         let private = self.recording.pools.iter().enumerate().skip(1);
-        private.map(|(id, &(a, b))| (PoolId(id as u32), format!("private pool ({a}, {b})"))).collect()
+        private
+            .map(|(id, &(a, b))| (PoolId(id as u32), format!("private pool ({a}, {b})")))
+            .collect()
     }
 
     fn stream_names(&self) -> BTreeMap<StreamId, String> {
@@ -170,13 +176,14 @@ fn ooms(outcome: &Outcome) -> Vec<u64> {
 
 fn map(subject: &Subject<'_>, when: Option<&When>) -> Result<Chart, Fail> {
     let (outcome, when) = subject.at(when)?;
-    let request = outcome.failure.as_ref().filter(|_| when == When::Oom).map(|failure| FailedRequest {
-        bytes: failure.report.rounded_bytes,
-        stream: failure.report.stream,
-        pool: failure.report.pool,
-        class: failure.report.class,
-        largest_free_bytes: failure.report.largest_free_bytes,
-    });
+    let request =
+        outcome.failure.as_ref().filter(|_| when == When::Oom).map(|failure| FailedRequest {
+            bytes: failure.report.rounded_bytes,
+            stream: failure.report.stream,
+            pool: failure.report.pool,
+            class: failure.report.class,
+            largest_free_bytes: failure.report.largest_free_bytes,
+        });
     let moment = moment_words(&when, &outcome);
     Ok(Chart::Map(MapData {
         caption: subject.caption("Memory map", &outcome, &moment),
@@ -191,7 +198,9 @@ fn map(subject: &Subject<'_>, when: Option<&When>) -> Result<Chart, Fail> {
 
 fn moment_words(when: &When, outcome: &Outcome) -> String {
     match when {
-        When::Peak => format!("at the peak (event {})", count(u64::from(outcome.events.saturating_sub(1)))),
+        When::Peak => {
+            format!("at the peak (event {})", count(u64::from(outcome.events.saturating_sub(1))))
+        }
         other => other.to_string(),
     }
 }
@@ -233,8 +242,13 @@ fn timeline(subject: &Subject<'_>) -> Result<Chart, Fail> {
 
 fn address_time(subject: &Subject<'_>) -> Result<Chart, Fail> {
     let policy = subject.effective.clone();
-    let (outcome, mut lives) =
-        session::replay(subject.recording, subject.trace, policy, subject.options, Lives::default())?;
+    let (outcome, mut lives) = session::replay(
+        subject.recording,
+        subject.trace,
+        policy,
+        subject.options,
+        Lives::default(),
+    )?;
     let end_event = u64::from(outcome.events);
     lives.close(end_event);
     Ok(Chart::AddressTime(AddressTimeData {

@@ -28,8 +28,13 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
         stop: None,
         quiet: arguments.common.quiet,
     };
-    let subject =
-        Subject { file: &arguments.file, recording: &recording, trace, effective, options: &options };
+    let subject = Subject {
+        file: &arguments.file,
+        recording: &recording,
+        trace,
+        effective,
+        options: &options,
+    };
     pictures::draw(&subject, arguments.view, arguments.at.as_ref(), &arguments.output)?;
     if arguments.common.json {
         return print_json(&serde_json::json!({

@@ -6,8 +6,8 @@ use blockyard::trace::{DeviceTrace, Recording};
 use rayon::prelude::*;
 
 use super::{
-    devices, files, has_driver, pictures, policies, print, print_json, read, replay_json, replay_text,
-    show_notices, snapshot,
+    devices, files, has_driver, pictures, policies, print, print_json, read, replay_json,
+    replay_text, show_notices, snapshot,
 };
 use crate::cli::{DriverName, Replay};
 use crate::fail::Fail;
@@ -58,7 +58,9 @@ pub(super) fn run(arguments: &Replay) -> Result<(), Fail> {
         extras(arguments, replayed)?;
     }
     match first_error {
-        Some(Fail::BadInput(_)) => Err(Fail::BadInput("some recordings could not be replayed".into())),
+        Some(Fail::BadInput(_)) => {
+            Err(Fail::BadInput("some recordings could not be replayed".into()))
+        }
         Some(fail) => Err(fail),
         None => verdict(arguments, &done),
     }
@@ -68,9 +70,13 @@ pub(super) fn run(arguments: &Replay) -> Result<(), Fail> {
 fn verdict(arguments: &Replay, done: &[Replayed]) -> Result<(), Fail> {
     let outcomes = || done.iter().flat_map(|replayed| &replayed.outcomes);
     if arguments.expect_exact {
-        let inexact = outcomes().filter(|o| !o.exact.as_ref().is_some_and(|exact| exact.holds())).count();
+        let inexact =
+            outcomes().filter(|o| !o.exact.as_ref().is_some_and(|exact| exact.holds())).count();
         if inexact > 0 {
-            return Err(Fail::Check(format!("{inexact} of {} replays are not exact", outcomes().count())));
+            return Err(Fail::Check(format!(
+                "{inexact} of {} replays are not exact",
+                outcomes().count()
+            )));
         }
         return Ok(());
     }
@@ -126,8 +132,7 @@ fn reproduce(
 }
 
 pub(super) fn options(arguments: &Replay, quiet: bool) -> Options {
-    let recorded =
-        arguments.expect_exact || arguments.engine.driver == Some(DriverName::Recorded);
+    let recorded = arguments.expect_exact || arguments.engine.driver == Some(DriverName::Recorded);
     Options {
         capacity: arguments.engine.capacity,
         recorded,

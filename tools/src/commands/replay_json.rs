@@ -31,7 +31,11 @@ fn file(replayed: &Replayed) -> Value {
 
 /// What the reader had to leave out or assume.
 pub(super) fn notices(recording: &Recording) -> Value {
-    recording.notices.iter().map(|notice| json!({ "code": notice.code, "text": notice.text })).collect()
+    recording
+        .notices
+        .iter()
+        .map(|notice| json!({ "code": notice.code, "text": notice.text }))
+        .collect()
 }
 
 fn result(outcome: &Outcome) -> Value {
@@ -131,7 +135,9 @@ fn report_value(report: &Report) -> Value {
 
 const fn outcome_bytes(outcome: RungOutcome) -> u64 {
     match outcome {
-        RungOutcome::OverLimit(bytes) | RungOutcome::Released(bytes) | RungOutcome::Completed(bytes) => bytes,
+        RungOutcome::OverLimit(bytes)
+        | RungOutcome::Released(bytes)
+        | RungOutcome::Completed(bytes) => bytes,
         RungOutcome::Nothing | RungOutcome::Refused(_) | RungOutcome::Closed => 0,
     }
 }

@@ -18,7 +18,12 @@ pub(super) fn page(replayed: &Replayed) -> String {
         1 => String::new(),
         several => format!(", {several} devices"),
     };
-    let _ = writeln!(page, "{}: {}, {events} events{devices}", replayed.file.display(), recording.format);
+    let _ = writeln!(
+        page,
+        "{}: {}, {events} events{devices}",
+        replayed.file.display(),
+        recording.format
+    );
     match recording.settings.as_deref() {
         Some("") => page.push_str("  recorded with  default settings\n"),
         Some(settings) => {
@@ -33,7 +38,11 @@ pub(super) fn page(replayed: &Replayed) -> String {
         if !first.recorded {
             let _ = writeln!(page, "  capacity       {}", capacity_words(first));
         }
-        let _ = writeln!(page, "  live peak      {} (client sizes; no allocator needs less)", Human(first.peak_live));
+        let _ = writeln!(
+            page,
+            "  live peak      {} (client sizes; no allocator needs less)",
+            Human(first.peak_live)
+        );
     }
     page.push('\n');
     for line in lines(&rows(&replayed.outcomes)) {
@@ -43,7 +52,8 @@ pub(super) fn page(replayed: &Replayed) -> String {
     if let Some(failed) = replayed.outcomes.iter().find(|outcome| outcome.failure.is_some())
         && let Some(failure) = &failed.failure
     {
-        let line = if failure.line > 0 { format!(", line {}", failure.line) } else { String::new() };
+        let line =
+            if failure.line > 0 { format!(", line {}", failure.line) } else { String::new() };
         let _ = writeln!(
             page,
             "\nUnder {} at event {}{line}:\n{}",
@@ -65,7 +75,10 @@ fn exactness(page: &mut String, outcome: &Outcome, several: bool) {
         )
     } else {
         let first = exact.first_mismatch.as_ref().map_or_else(String::new, |first| {
-            format!("; first at event {}: expected {}, got {}", first.event, first.expected, first.got)
+            format!(
+                "; first at event {}: expected {}, got {}",
+                first.event, first.expected, first.got
+            )
         });
         format!("no: {} of {} allocations match{first}", count(exact.matched), count(exact.allocs))
     };
@@ -78,7 +91,8 @@ fn rows(outcomes: &[Outcome]) -> Vec<Vec<String>> {
     if several {
         header.push("device".to_string());
     }
-    let columns = ["peak allocated", "peak reserved", "driver calls", "driver time", "retries", "result"];
+    let columns =
+        ["peak allocated", "peak reserved", "driver calls", "driver time", "retries", "result"];
     header.extend(columns.map(str::to_string));
     let mut rows = vec![header];
     for outcome in outcomes {
@@ -95,9 +109,15 @@ fn rows(outcomes: &[Outcome]) -> Vec<Vec<String>> {
         row.push(count(counters.alloc_retries));
         row.push(match (outcome.ooms, &outcome.failure) {
             (0, _) | (_, None) => "completed".to_string(),
-            (1, Some(failure)) => format!("out of memory at event {}", count(u64::from(failure.event))),
+            (1, Some(failure)) => {
+                format!("out of memory at event {}", count(u64::from(failure.event)))
+            }
             (ooms, Some(failure)) => {
-                format!("{} failures, first at event {}", count(ooms), count(u64::from(failure.event)))
+                format!(
+                    "{} failures, first at event {}",
+                    count(ooms),
+                    count(u64::from(failure.event))
+                )
             }
         });
         rows.push(row);

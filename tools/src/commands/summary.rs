@@ -5,7 +5,9 @@ use blockyard::vocab::PoolUsage;
 use serde_json::{Value, json};
 
 use super::pictures::Subject;
-use super::{busiest, looks_as_recorded, policies, print, print_json, read, replay_json, show_notices};
+use super::{
+    busiest, looks_as_recorded, policies, print, print_json, read, replay_json, show_notices,
+};
 use crate::cli::Summary;
 use crate::fail::Fail;
 use crate::session::{Options, Outcome};
@@ -26,8 +28,13 @@ pub(super) fn run(arguments: &Summary) -> Result<(), Fail> {
         stop: None,
         quiet: arguments.common.quiet,
     };
-    let subject =
-        Subject { file: &arguments.file, recording: &recording, trace, effective, options: &options };
+    let subject = Subject {
+        file: &arguments.file,
+        recording: &recording,
+        trace,
+        effective,
+        options: &options,
+    };
     let (outcome, _) = subject.at(Some(&arguments.at))?;
     if arguments.common.json {
         return print_json(&json!({
@@ -66,7 +73,9 @@ pub(super) fn run(arguments: &Summary) -> Result<(), Fail> {
 }
 
 fn stats(outcome: &Outcome) -> Value {
-    Value::Object(outcome.stats.flat().into_iter().map(|(key, value)| (key, value.into())).collect())
+    Value::Object(
+        outcome.stats.flat().into_iter().map(|(key, value)| (key, value.into())).collect(),
+    )
 }
 
 fn pools(outcome: &Outcome) -> Value {

@@ -102,7 +102,15 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// blockyard's own trace format: its decoder stands in the library's `trace` room.
 fn native(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
-    blockyard::trace::wire::decode(bytes).map_err(|wrong| FormatError::of_trace(name, &wrong))
+    blockyard::trace::wire::decode(bytes).map_err(|wrong| {
+        let field = wrong.field.map_or_else(String::new, |field| format!("field \"{field}\": "));
+        Wrong {
+            place: Some(Place::Line(wrong.line as u64)),
+            found: format!("{field}{}", wrong.found),
+            expected: wrong.expected,
+        }
+        .of(name)
+    })
 }
 
 /// The format of these first bytes of a file; nothing if they say nothing yet.
