@@ -155,15 +155,18 @@ fn strip_note(scene: &mut Scene, row: &[Piece<'_>], brush: Brush, y: f64) {
     let count = counted(strip.segments.len(), "segment");
     let first = strip.segments.first().map_or(0, |segment| segment.bytes);
     let same = strip.segments.iter().all(|segment| segment.bytes == first);
-    let words = if same {
-        format!("{count} of {}, the fullest first", size(first))
+    let sizes = if same {
+        format!("{count} of {}", size(first))
     } else {
-        format!("{count}, together {}, the fullest first", size(strip.bytes))
+        format!("{count}, together {}", size(strip.bytes))
     };
-    let words = ellipsize(&words, plain(12.5), WIDTH - MARGIN - x);
-    if words.chars().count() > 12 {
-        let at = (x, y + brush.height / 2.0 + 4.5);
-        scene.text(at, words, plain(12.5), Anchor::Start, MUTED);
+    let room = WIDTH - MARGIN - x;
+    let at = (x, y + brush.height / 2.0 + 4.5);
+    for words in [format!("{sizes}, the fullest first"), sizes, count] {
+        if width(&words, plain(12.5)) <= room {
+            scene.text(at, words, plain(12.5), Anchor::Start, MUTED);
+            return;
+        }
     }
 }
 

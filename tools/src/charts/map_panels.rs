@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use blockyard::vocab::{BlockState, Class, PoolId};
+use blockyard::vocab::{BlockState, Class};
 
 use super::axes::byte_ticks;
 use super::map_groups::{self, GUTTER, ROW, Totals};
@@ -44,9 +44,11 @@ pub fn request(
     let place = map_groups::name(data, key);
     let failed = Fill::hatched(FAILED, FAILED_HATCH).edged(FAILED, 2.0);
     let hole = Fill::solid(FREE).edged(FAILED, 2.0);
+    let served = data.view.segments.iter().any(|segment| map_groups::key(segment) == key);
+    let none = if served { String::new() } else { "no segment serves such requests".to_string() };
     let mut rows = vec![
         ("the request that failed", asked.bytes, failed, place),
-        ("largest free range for it", asked.largest_free_bytes, hole, String::new()),
+        ("largest free range for it", asked.largest_free_bytes, hole, none),
     ];
     if let Some(capacity) = data.capacity_bytes {
         let room = Fill::hatched(PAPER, UNMAPPED_HATCH).edged(EDGE, 1.0);
@@ -121,9 +123,4 @@ pub fn owners(scene: &mut Scene, data: &MapData, y: f64) -> f64 {
         y += 22.0;
     }
     y + 8.0
-}
-
-/// The words for pools that lend to nobody, if any is there.
-pub fn has_private_pools(data: &MapData) -> bool {
-    data.view.segments.iter().any(|segment| segment.pool != PoolId::DEFAULT)
 }

@@ -68,8 +68,8 @@ fn fill(
     if from.0 >= to.0 || from.1 >= to.1 {
         return Ok(());
     }
-    let last = (to.0 - 1, to.1 - 1);
-    backend.draw_rect(from, last, &rgb(color), true).map_err(|error| error.to_string())
+    // The backend leaves the last row and column of a filled rectangle out.
+    backend.draw_rect(from, to, &rgb(color), true).map_err(|error| error.to_string())
 }
 
 /// Whatever has any width or height covers at least one pixel.

@@ -112,6 +112,22 @@ pub fn tick(bytes: u64) -> String {
     format!("{short} {unit}")
 }
 
+/// `bytes` to three digits, for labels in small places: `694 MiB`, `1.36 GiB`, `71.2 KiB`.
+#[must_use]
+pub fn brief(bytes: u64) -> String {
+    let long = size(bytes);
+    let Some((number, unit)) = long.split_once(' ') else { return long };
+    let digits = number.find('.').map_or(number, |point| match point {
+        1 => number,
+        2 => &number[..4],
+        _ => &number[..point],
+    });
+    match digits.split_once('.') {
+        Some(_) => format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.')),
+        None => format!("{digits} {unit}"),
+    }
+}
+
 /// `count` with commas between the thousands.
 #[must_use]
 pub fn thousands(count: u64) -> String {
@@ -143,6 +159,10 @@ mod tests {
         assert_eq!(tick(3 << 29), "1.5 GiB");
         assert_eq!(tick(100), "100 B");
         assert_eq!(counted(1, "block"), "1 block");
+        assert_eq!(brief(727_600_000), "693 MiB");
+        assert_eq!(brief(74_650_000), "71.1 MiB");
+        assert_eq!(brief(3 << 29), "1.5 GiB");
+        assert_eq!(brief(100), "100 B");
     }
 
     #[test]

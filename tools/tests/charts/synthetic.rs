@@ -269,7 +269,7 @@ pub fn timeline(events: u64) -> TimelineData {
         });
     }
     let peak = |value: fn(&Sample) -> u64| {
-        let best = samples.iter().max_by_key(|sample| value(sample));
+        let best = samples.iter().rev().max_by_key(|sample| value(sample));
         best.map(|sample| Peak { event: sample.event, bytes: value(sample) })
     };
     let verdict = "reserved never falls: 2.10 GiB above the peak of what was live";
@@ -297,11 +297,12 @@ pub fn address_time(count: usize) -> AddressTimeData {
             let bytes = (512 << seed.below(16)) * (1 + seed.below(3));
             live.push((event, arena.take(bytes, event), bytes));
         } else {
-            let back = seed.below(8.min(live.len() as u64)) as usize;
-            if seed.chance(1) {
-                continue;
+            let far = if seed.chance(10) { live.len() as u64 } else { 8.min(live.len() as u64) };
+            let back = seed.below(far) as usize;
+            if live[live.len() - 1 - back].0 < 40 {
+                continue; // Weights are never freed.
             }
-            let (start, address, bytes) = live.swap_remove(live.len() - 1 - back);
+            let (start, address, bytes) = live.remove(live.len() - 1 - back);
             arena.give(address, bytes);
             blocks.push(life(start, event, address, bytes));
         }
