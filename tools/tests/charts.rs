@@ -7,6 +7,8 @@ mod synthetic;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use blockyard::vocab::report::Human;
+use blockyard::vocab::{BlockState, BlockView, Class, GIB};
 use blockyard_tools::charts::model::{Chart, FragmentationData, HistogramData, TimelineData};
 use blockyard_tools::charts::scene::{Area, Mark, WIDTH, text_area};
 use blockyard_tools::charts::{ChartError, model, palette, render, scene, to_png, to_svg};
@@ -223,6 +225,36 @@ fn no_words_overlap_or_leave_the_canvas() {
     }
 }
 
+/// A hole that two rows share is marked in both.
+#[test]
+fn a_hole_in_two_rows_is_marked_in_both() {
+    let mut data = synthetic::huge_among_small();
+    let row = 28 * GIB;
+    let across = |block: &&BlockView, base: u64| {
+        let start = block.address.0 - base;
+        start / row != (start + block.bytes - 1) / row
+    };
+    let segment = &mut data.view.segments[0];
+    let base = segment.base.0;
+    let found = segment.blocks.iter().position(|block| across(&block, base)).unwrap();
+    segment.blocks[found].state = BlockState::Free;
+    for (index, block) in segment.blocks.iter_mut().enumerate() {
+        if index != found && block.state == BlockState::Free {
+            block.state = BlockState::AwaitingFree;
+        }
+    }
+    let largest_free_bytes = segment.blocks[found].bytes;
+    let (stream, pool, class) = (segment.stream, segment.pool, segment.class);
+    let bytes = 4 * GIB;
+    data.request = Some(model::FailedRequest { bytes, stream, pool, class, largest_free_bytes });
+    let scene = scene(&Chart::Map(data));
+    let marked = scene.marks.iter().filter(|mark| match mark {
+        Mark::Rect { fill, .. } => fill.edge == Some((palette::FAILED, 3.0)),
+        _ => false,
+    });
+    assert_eq!(marked.count(), 2);
+}
+
 #[test]
 fn every_byte_of_a_small_heap_is_drawn() {
     let data = synthetic::three();
@@ -230,16 +262,13 @@ fn every_byte_of_a_small_heap_is_drawn() {
         .view
         .segments
         .iter()
-        .filter(|segment| segment.class == blockyard::vocab::Class::Large)
+        .filter(|segment| segment.class == Class::Large)
         .flat_map(|segment| &segment.blocks)
-        .filter(|block| block.state == blockyard::vocab::BlockState::Free)
+        .filter(|block| block.state == BlockState::Free)
         .map(|block| block.bytes)
         .sum();
     let svg = to_svg(&Chart::Map(data));
-    assert!(
-        svg.contains(&format!("<title>free, {}", blockyard::vocab::report::Human(live))),
-        "{live}"
-    );
+    assert!(svg.contains(&format!("<title>free, {}", Human(live))), "{live}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn entries(data: &AddressTimeData) -> Vec<(Swatch, String)> {
         counted(data.blocks.len(), "block"),
         counted(data.segments.len(), "segment")
     );
-    out.push((Swatch::Line(PAPER, false), words));
+    out.push((Swatch::Nothing, words));
     out
 }
 
@@ -194,7 +194,7 @@ fn color(block: &BlockLife, end: f64) -> Color {
     };
     let mixed = (block.address.0 / 512).wrapping_add(block.start_event);
     let noise = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
-    base.mix(PAPER, noise as f64 * 0.06)
+    base.mix(PAPER, noise as f64 * 0.05)
 }
 
 /// Adds a rectangle to the pixels, each in proportion to how much of it is covered.

@@ -63,7 +63,7 @@ pub fn cells<'a>(
     let mut start = 0;
     for segment in segments {
         for block in &segment.blocks {
-            let offset = start + (block.address.0 - segment.base.0);
+            let offset = start + block.address.0.saturating_sub(segment.base.0);
             let (left, right) = (offset.max(from), (offset + block.bytes).min(to));
             if left >= right {
                 continue;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use blockyard::vocab::{Address, Class, HeapView, PoolId, StreamId, Ticket};
+use blockyard::vocab::{Address, Class, HeapView, PoolId, Report, StreamId, Ticket};
 
 /// A picture, and what it shows.
 #[derive(Clone, Debug)]
@@ -34,6 +34,15 @@ pub struct Caption {
     pub verdict: String,
     /// The verdict tells of a failure.
     pub alarm: bool,
+}
+
+impl Caption {
+    /// The words above a picture of a failure: its cause, and the cause in a sentence.
+    #[must_use]
+    pub fn of_failure(title: String, subtitle: String, report: &Report) -> Self {
+        let verdict = format!("{}: {}", report.verdict.name(), report.sentence());
+        Self { title, subtitle, verdict, alarm: true }
+    }
 }
 
 /// The heap at one moment.
@@ -70,6 +79,18 @@ pub struct FailedRequest {
     pub largest_free_bytes: u64,
 }
 
+impl From<&Report> for FailedRequest {
+    fn from(report: &Report) -> Self {
+        Self {
+            bytes: report.rounded_bytes,
+            stream: report.stream,
+            pool: report.pool,
+            class: report.class,
+            largest_free_bytes: report.largest_free_bytes,
+        }
+    }
+}
+
 /// The course of the totals.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineData {
@@ -83,9 +104,9 @@ pub struct TimelineData {
     pub peak_allocated: Option<Peak>,
     /// Where most was reserved.
     pub peak_reserved: Option<Peak>,
-    /// Events at which a request failed.
+    /// Events at which a request failed, in order.
     pub ooms: Vec<u64>,
-    /// Named moments, such as training steps.
+    /// Named moments, such as training steps, in order.
     pub markers: Vec<(u64, String)>,
 }
 
@@ -124,7 +145,7 @@ pub struct AddressTimeData {
     pub segments: Vec<SegmentLife>,
     /// The event after the last: blocks and segments that live this long were never freed.
     pub end_event: u64,
-    /// Events at which a request failed.
+    /// Events at which a request failed, in order.
     pub ooms: Vec<u64>,
 }
 
@@ -176,9 +197,9 @@ pub struct FragmentationData {
     pub caption: Caption,
     /// Free memory after each event, by event.
     pub samples: Vec<FreeSample>,
-    /// Events at which a request failed.
+    /// Events at which a request failed, in order.
     pub ooms: Vec<u64>,
-    /// Named moments, such as training steps.
+    /// Named moments, such as training steps, in order.
     pub markers: Vec<(u64, String)>,
 }
 

@@ -23,6 +23,8 @@ impl Color {
 pub const INK: Color = Color(0x1b, 0x1f, 0x24);
 /// Notes and axis labels.
 pub const MUTED: Color = Color(0x57, 0x60, 0x6a);
+/// Lines at named moments.
+pub const MARKER: Color = Color(0x8b, 0x94, 0x9e);
 /// Grid lines and frames.
 pub const RULE: Color = Color(0xd5, 0xd9, 0xde);
 /// Outlines of segments.
@@ -44,6 +46,8 @@ pub const AWAITING_HATCH: Color = Color(0x7a, 0x52, 0x00);
 pub const FREE: Color = Color(0xc6, 0xe9, 0xdb);
 /// The line around free memory, and the curve of it.
 pub const FREE_EDGE: Color = Color(0x00, 0x7a, 0x59);
+/// Free, but held by a live block beside it.
+pub const PINNED: Color = Color(0x3d, 0xaa, 0x83);
 /// Handed out beyond what was asked for.
 pub const ROUNDING: Color = Color(0xcc, 0x79, 0xa7);
 /// The hatching on it.

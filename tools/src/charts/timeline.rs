@@ -7,7 +7,7 @@ use super::axes::Frame;
 use super::header::{Swatch, caption, legend, nothing};
 use super::model::{Peak, Sample, TimelineData};
 use super::palette::{
-    ALLOCATED, AWAITING, Color, EDGE, FAILED, FREE, FREE_EDGE, INK, MUTED, PAPER, ROUNDING,
+    ALLOCATED, AWAITING, Color, EDGE, FAILED, FREE, FREE_EDGE, INK, MARKER, PAPER, ROUNDING,
 };
 use super::scene::{Anchor, Area, Fill, Scene};
 use super::series::{area, columns, curve};
@@ -31,7 +31,7 @@ pub fn scene(data: &TimelineData) -> Scene {
     let capacity = data.capacity_bytes.filter(|bytes| *bytes / 4 <= highest);
     let top = highest.max(capacity.unwrap_or(0)).max(1);
     y += if data.markers.is_empty() { 30.0 } else { 50.0 };
-    let frame = Frame::new(y, HEIGHT, (first.event, last.event), top + top / 10);
+    let frame = Frame::new(y, HEIGHT, (first.event, last.event + 1), top + top / 10);
     frame.byte_axis(&mut scene);
     areas(&mut scene, &frame, &data.samples);
     frame.markers(&mut scene, &data.markers);
@@ -62,18 +62,21 @@ pub fn scene(data: &TimelineData) -> Scene {
 
 fn entries(data: &TimelineData) -> Vec<(Swatch, String)> {
     let swatch = |color| Swatch::Box(Fill::solid(color).edged(EDGE, 1.0));
-    let mut out = vec![
-        (swatch(ALLOCATED), "allocated".to_string()),
-        (swatch(ROUNDING), "rounding waste".to_string()),
-        (swatch(AWAITING), "freed, awaiting streams".to_string()),
-        (swatch(FREE), "free in the cache".to_string()),
-        (Swatch::Line(FREE_EDGE, false), "reserved".to_string()),
-    ];
+    let any = |shows: fn(&Sample) -> bool| data.samples.iter().any(shows);
+    let mut out = vec![(swatch(ALLOCATED), "allocated".to_string())];
+    if any(|sample| sample.allocated > sample.requested) {
+        out.push((swatch(ROUNDING), "of it rounding waste".to_string()));
+    }
+    if any(|sample| sample.active > sample.allocated) {
+        out.push((swatch(AWAITING), "freed, awaiting streams".to_string()));
+    }
+    out.push((swatch(FREE), "free in the cache".to_string()));
+    out.push((Swatch::Line(FREE_EDGE, false), "reserved".to_string()));
     if data.capacity_bytes.is_some() {
         out.push((Swatch::Line(FAILED, true), "capacity".to_string()));
     }
     if !data.markers.is_empty() {
-        out.push((Swatch::Line(MUTED, true), "marker".to_string()));
+        out.push((Swatch::Line(MARKER, true), "marker".to_string()));
     }
     out
 }
@@ -134,9 +137,10 @@ fn free_place(frame: &Frame, taken: &[Area], (x, above): (f64, f64), w: f64) -> 
         a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom()
     };
     let beside = taken.iter().flat_map(|other| [other.right() + 6.0, other.x - w - 6.0]);
-    let columns: Vec<f64> = std::iter::once((x - w / 2.0).clamp(least, most.max(least)))
+    let mut columns: Vec<f64> = std::iter::once((x - w / 2.0).clamp(least, most.max(least)))
         .chain(beside.filter(|left| (least..=most).contains(left)))
         .collect();
+    columns.sort_by(|a, b| (a + w / 2.0 - x).abs().total_cmp(&(b + w / 2.0 - x).abs()));
     let rows = [-32.0, -60.0, -88.0, 10.0, 38.0, 66.0].map(|offset| above + offset);
     rows.into_iter()
         .filter(|y| *y >= frame.area.y && y + h <= frame.area.bottom())

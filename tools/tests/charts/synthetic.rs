@@ -324,7 +324,7 @@ pub fn address_time(count: usize) -> AddressTimeData {
 }
 
 fn life(start_event: u64, end_event: u64, address: u64, bytes: u64) -> BlockLife {
-    let awaiting_free = address % 97 == 0;
+    let awaiting_free = address.is_multiple_of(97);
     BlockLife { start_event, end_event, address: Address(address), bytes, awaiting_free }
 }
 
