@@ -34,6 +34,11 @@ fn shapes() -> Vec<(&'static str, Chart)> {
         ("histogram of nothing", Chart::Histogram(HistogramData::default())),
         ("histogram", Chart::Histogram(synthetic::histogram())),
         ("fragmentation of nothing", Chart::Fragmentation(FragmentationData::default())),
+        ("compare of nothing", Chart::Compare(model::CompareData::default())),
+        ("compare", Chart::Compare(synthetic::compare(9000))),
+        ("fleet of nothing", Chart::Fleet(model::FleetData::default())),
+        ("fleet of two", Chart::Fleet(synthetic::fleet(2))),
+        ("fleet", Chart::Fleet(synthetic::fleet(200))),
         ("fragmentation", Chart::Fragmentation(synthetic::fragmentation(9000))),
     ]
 }
@@ -199,6 +204,21 @@ fn the_other_views_say_what_they_must() {
         ["pinned by a live block (at most", "largest free block", ">2 GiB<", "out of memory × 2"]
     {
         assert!(free.contains(words), "{words}");
+    }
+    let compare = to_svg(&Chart::Compare(synthetic::compare(9000)));
+    for words in [
+        "blockyard: reserves at most",
+        "garbage_collection_threshold:0.8: reserves at most",
+        "runs out of memory",
+        "130 driver calls",
+        "live in the trace, at most",
+        ">4 GiB<",
+    ] {
+        assert!(compare.contains(words), "{words}");
+    }
+    let fleet = to_svg(&Chart::Fleet(synthetic::fleet(200)));
+    for words in ["rank 3 ·", "rank 153 ·", "200 devices", "136 more devices, ", ">64 GiB<"] {
+        assert!(fleet.contains(words), "{words}");
     }
     assert!(to_svg(&Chart::Map(synthetic::empty())).contains("the heap is empty"));
 }

@@ -6,6 +6,8 @@
 
 mod address_time;
 mod axes;
+mod compare;
+mod fleet;
 mod fragmentation;
 mod header;
 mod histogram;
@@ -86,6 +88,8 @@ pub fn scene(chart: &Chart) -> Scene {
         Chart::AddressTime(data) => address_time::scene(data),
         Chart::Histogram(data) => histogram::scene(data),
         Chart::Fragmentation(data) => fragmentation::scene(data),
+        Chart::Compare(data) => compare::scene(data),
+        Chart::Fleet(data) => fleet::scene(data),
         Chart::Stack(charts) => {
             let mut all = Scene::new();
             for chart in charts {

@@ -19,6 +19,10 @@ pub enum Chart {
     Histogram(HistogramData),
     /// Free memory that no one can use, over the events.
     Fragmentation(FragmentationData),
+    /// What several policies reserve for the same trace.
+    Compare(CompareData),
+    /// Many devices beside each other.
+    Fleet(FleetData),
     /// Several pictures, one below the other (devices, policies).
     Stack(Vec<Chart>),
 }
@@ -214,4 +218,64 @@ pub struct FreeSample {
     pub pinned_free: u64,
     /// The largest free block.
     pub largest_free: u64,
+}
+
+/// The same trace under several policies.
+#[derive(Clone, Debug, Default)]
+pub struct CompareData {
+    /// The words above.
+    pub caption: Caption,
+    /// The policies.
+    pub runs: Vec<Run>,
+    /// Event and sum of the client sizes that are live: the lower bound. May be empty.
+    pub live: Vec<(u64, u64)>,
+    /// The most that may be reserved.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// One policy's run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The policy.
+    pub name: String,
+    /// What else is worth saying, such as `212 driver calls`. May be empty.
+    pub note: String,
+    /// Event and reserved bytes, by event.
+    pub reserved: Vec<(u64, u64)>,
+    /// The run stopped at its last event, for want of memory.
+    pub out_of_memory: bool,
+}
+
+/// Devices or ranks at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct FleetData {
+    /// The words above.
+    pub caption: Caption,
+    /// The devices.
+    pub devices: Vec<DeviceUse>,
+}
+
+/// Where one device's memory is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Its name: device, rank, file.
+    pub name: String,
+    /// Handed out.
+    pub allocated_bytes: u64,
+    /// Given back, but streams may still use it.
+    pub awaiting_bytes: u64,
+    /// Free in the cache.
+    pub free_bytes: u64,
+    /// All memory of the device; 0: unknown.
+    pub capacity_bytes: u64,
+    /// A request failed there.
+    pub failed: bool,
+}
+
+impl DeviceUse {
+    /// Obtained from the driver.
+    #[must_use]
+    pub const fn reserved(&self) -> u64 {
+        self.allocated_bytes + self.awaiting_bytes + self.free_bytes
+    }
 }

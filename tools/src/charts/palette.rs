@@ -59,6 +59,16 @@ pub const FAILED: Color = Color(0xd5, 0x5e, 0x00);
 /// The hatching on it.
 pub const FAILED_HATCH: Color = Color(0xff, 0xd9, 0xbd);
 
+/// Curves that are compared; every second one is dashed besides.
+pub const RUNS: [Color; 6] = [
+    Color(0x00, 0x5f, 0x9e),
+    Color(0xb0, 0x4a, 0x00),
+    Color(0x00, 0x7a, 0x59),
+    Color(0xa3, 0x4d, 0x7e),
+    Color(0x1b, 0x1f, 0x24),
+    Color(0x8a, 0x66, 0x00),
+];
+
 /// Lifetimes in the address-time view, from never freed to soon freed.
 pub const LIFETIMES: [Color; 4] = [
     Color(0x0b, 0x2e, 0x59),

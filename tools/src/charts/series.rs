@@ -70,9 +70,18 @@ fn under(frame: &Frame, columns: &[Column], value: fn(&Column) -> u64) -> Vec<(f
     points
 }
 
-/// A line along the curve.
+/// A line along the curve, to the right edge of the frame.
 pub fn curve(scene: &mut Scene, frame: &Frame, columns: &[Column], color: Color, width: f64) {
-    let mut points = Vec::new();
+    let mut points = steps(frame, columns);
+    if let Some((_, y)) = points.last().copied() {
+        points.push((frame.area.right(), y));
+    }
+    scene.line(points, color, width);
+}
+
+/// The points of a line along the curve, up to the last column.
+pub fn steps(frame: &Frame, columns: &[Column]) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> = Vec::new();
     for column in columns {
         if let Some((_, y)) = points.last().copied() {
             points.push((column.x, y));
@@ -83,10 +92,7 @@ pub fn curve(scene: &mut Scene, frame: &Frame, columns: &[Column], color: Color,
         }
         points.push((column.x, frame.y(column.last)));
     }
-    if let Some((_, y)) = points.last().copied() {
-        points.push((frame.area.right(), y));
-    }
-    scene.line(points, color, width);
+    points
 }
 
 #[cfg(test)]
