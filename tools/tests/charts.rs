@@ -1,4 +1,5 @@
-//! Charts: every view of every shape of heap is drawn, says what it must, and stays small and legible.
+//! Charts: every view of every shape of heap is drawn, says what it must, and stays small and
+//! legible.
 #![allow(missing_docs)]
 
 #[path = "charts/synthetic.rs"]

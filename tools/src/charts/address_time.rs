@@ -1,9 +1,10 @@
-//! Address-time: blocks as rectangles over events and addresses, the picture in which fragmentation is seen.
+//! Address-time: blocks as rectangles over events and addresses, the picture in which fragmentation
+//! is seen.
 //!
-//! Addresses that never held a segment are cut out. A pixel is as dark as it is covered: where blocks are
-//! thinner than a pixel, the free memory between them shines through. Colour tells how long a block lived,
-//! because long lives between short ones are what pins memory. A million blocks are painted as pixels; an
-//! SVG carries them as an embedded PNG, so that it stays small.
+//! Addresses that never held a segment are cut out. A pixel is as dark as it is covered: where
+//! blocks are thinner than a pixel, the free memory between them shines through. Colour tells how
+//! long a block lived, because long lives between short ones are what pins memory. A million blocks
+//! are painted as pixels; an SVG carries them as an embedded PNG, so that it stays small.
 
 use super::axes::{Frame, byte_ticks};
 use super::header::{Swatch, caption, legend, nothing};
@@ -102,7 +103,8 @@ fn ranges(data: &AddressTimeData) -> Vec<Range> {
     out
 }
 
-/// Gives each range its height and place: to scale, but never invisible; low addresses lie at the bottom.
+/// Gives each range its height and place: to scale, but never invisible; low addresses lie at the
+/// bottom.
 fn stack(ranges: &mut [Range], high: f64) {
     let gap = if ranges.len() as f64 * LINED * 2.0 < high { 2.0 } else { 0.0 };
     let room = high - gap * (ranges.len() - 1) as f64;

@@ -1,7 +1,7 @@
 //! Compare: the same trace under several policies, what each reserves over the events.
 //!
-//! The filled area is what the trace itself holds live: no policy can reserve less. Each policy is a curve
-//! with its name at the right end; a curve that stops ran out of memory there.
+//! The filled area is what the trace itself holds live: no policy can reserve less. Each policy is
+//! a curve with its name at the right end; a curve that stops ran out of memory there.
 
 use super::axes::Frame;
 use super::header::{Swatch, caption, legend, nothing};

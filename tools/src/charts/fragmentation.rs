@@ -1,4 +1,5 @@
-//! Fragmentation: free memory over the events, how much of it is pinned, and the largest free block.
+//! Fragmentation: free memory over the events, how much of it is pinned, and the largest free
+//! block.
 
 use super::axes::Frame;
 use super::header::{Swatch, caption, legend, nothing};

@@ -45,7 +45,8 @@ pub fn caption(scene: &mut Scene, caption: &Caption) -> f64 {
     area.bottom() + 8.0
 }
 
-/// Puts a legend down from `y` on, in as many lines as it needs; returns the first free pixel below.
+/// Puts a legend down from `y` on, in as many lines as it needs; returns the first free pixel
+/// below.
 pub fn legend(scene: &mut Scene, entries: &[(Swatch, String)], y: f64) -> f64 {
     let font = plain(14.0);
     let (mut x, mut top) = (MARGIN, y + 6.0);

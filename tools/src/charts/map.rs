@@ -4,13 +4,13 @@
 //!   title, subtitle, verdict
 //!   legend with totals
 //!   ruler
-//!   what failed        |####|           the request, the largest hole and the room, to the scale below
+//!   what failed        |####|           the request, the largest hole, the room: to one scale
 //!   pool · side · stream  |===|==  |=== segments, the largest first, as many to a row as fit
 //!   ruler, largest owners
 //! ```
 //!
-//! A segment longer than a row goes on in the next. Segments too thin to be seen one by one stand together in
-//! one strip, the fullest first.
+//! A segment longer than a row goes on in the next. Segments too thin to be seen one by one stand
+//! together in one strip, the fullest first.
 
 use blockyard::vocab::{BlockState, Class};
 

@@ -1,7 +1,8 @@
 //! Cells of a bar: what is drawn for a range of bytes, when blocks may be far thinner than a pixel.
 //!
-//! A block at least a pixel wide is a cell of its own. Thinner neighbours share a cell that is divided by
-//! height in proportion to their bytes, so that no scale hides how much of a range is free.
+//! A block at least a pixel wide is a cell of its own. Thinner neighbours share a cell that is
+//! divided by height in proportion to their bytes, so that no scale hides how much of a range is
+//! free.
 
 use blockyard::vocab::{BlockState, BlockView, SegmentView};
 

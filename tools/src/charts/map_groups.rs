@@ -1,5 +1,5 @@
-//! Groups of the map: segments that serve the same requests (pool, side, stream), their totals, and how they
-//! are packed into rows of one scale.
+//! Groups of the map: segments that serve the same requests (pool, side, stream), their totals, and
+//! how they are packed into rows of one scale.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +129,8 @@ pub fn name(data: &MapData, (pool, small, stream): Key) -> String {
     format!("{pool} · {} · {stream}", class.name())
 }
 
-/// The groups by pool, large before small, by stream; beyond [`MOST_GROUPS`] the smallest are put together.
+/// The groups by pool, large before small, by stream; beyond [`MOST_GROUPS`] the smallest are put
+/// together.
 pub fn gather(data: &MapData) -> Vec<Group<'_>> {
     let mut sorted: BTreeMap<Key, Vec<&SegmentView>> = BTreeMap::new();
     for segment in &data.view.segments {
@@ -179,7 +180,8 @@ pub struct Piece<'a> {
     pub x: f64,
 }
 
-/// Bytes to a pixel such that all groups take about a dozen rows, with a round number of bytes in a row.
+/// Bytes to a pixel such that all groups take about a dozen rows, with a round number of bytes in a
+/// row.
 pub fn bytes_in_row(data: &MapData, groups: &[Group<'_>]) -> u64 {
     let all: u64 = data.view.segments.iter().map(|segment| segment.bytes).sum();
     let largest = data.view.segments.iter().map(|segment| segment.bytes).max().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Panels beside the rows of the map: what failed, to the scale of the map, and whose the live blocks are.
+//! Panels beside the rows of the map: what failed, to the scale of the map, and whose the live
+//! blocks are.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,8 @@ pub fn ruler(scene: &mut Scene, bytes_in_row: u64, y: f64) -> f64 {
     y + 12.0
 }
 
-/// What failed, the largest free range it may use and the room on the device; returns what is free below.
+/// What failed, the largest free range it may use and the room on the device; returns what is free
+/// below.
 pub fn request(
     scene: &mut Scene,
     data: &MapData,

@@ -1,8 +1,8 @@
 //! Charts: pictures of a heap for people with a bug to report, as SVG or PNG.
 //!
-//! Owns: what is drawn and where. Data come in as plain values ([`model`]); each view lays them out as a
-//! [`scene::Scene`], a list of marks in pixels; `svg` and `png` write a scene down.
-//! Asked by: `render`, `report`. Never knows: traces, replays, or where the data came from.
+//! Owns: what is drawn and where. Data come in as plain values ([`model`]); each view lays them out
+//! as a [`scene::Scene`], a list of marks in pixels; `svg` and `png` write a scene down. Asked by:
+//! `render`, `report`. Never knows: traces, replays, or where the data came from.
 
 mod address_time;
 mod axes;

@@ -1,4 +1,5 @@
-//! Model: what a chart is drawn from, as plain data. All sizes are bytes; events are counted from 0.
+//! Model: what a chart is drawn from, as plain data. All sizes are bytes; events are counted from
+//! 0.
 //!
 //! Built by whoever replays a recording or reads a snapshot. Never knows: pixels, or a replay.
 

@@ -1,8 +1,8 @@
 //! Palette: one colour for one meaning, in every view.
 //!
-//! The hues are those of Okabe and Ito, which people with any common colour blindness tell apart. Lightness
-//! differs too (live is dark, free is pale), and what matters most carries a hatching, so that a grey print
-//! says the same.
+//! The hues are those of Okabe and Ito, which people with any common colour blindness tell apart.
+//! Lightness differs too (live is dark, free is pale), and what matters most carries a hatching, so
+//! that a grey print says the same.
 
 /// A colour: red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

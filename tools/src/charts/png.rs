@@ -1,7 +1,7 @@
 //! PNG writer: a scene as pixels, drawn by the bitmap backend of plotters, and pixels as a file.
 //!
-//! Owns: how marks snap to pixels. Words are set here from the embedded font, glyph by glyph at fractions of a
-//! pixel, because the backend rounds each glyph's place and so sets words unevenly.
+//! Owns: how marks snap to pixels. Words are set here from the embedded font, glyph by glyph at
+//! fractions of a pixel, because the backend rounds each glyph's place and so sets words unevenly.
 
 use std::io::Write as _;
 

@@ -1,7 +1,7 @@
 //! Series: a curve of steps, reduced to one range for each column of pixels.
 //!
-//! However many samples there are, a column keeps the least and the most of its samples, so that no peak is
-//! lost. Asked by: the views over time.
+//! However many samples there are, a column keeps the least and the most of its samples, so that no
+//! peak is lost. Asked by: the views over time.
 
 use super::axes::Frame;
 use super::palette::Color;
@@ -41,7 +41,8 @@ pub fn columns(frame: &Frame, samples: impl Iterator<Item = (u64, u64)>) -> Vec<
     out
 }
 
-/// Fills from the lower edge of the frame up to the curve; paler between the least and the most of a column.
+/// Fills from the lower edge of the frame up to the curve; paler between the least and the most of
+/// a column.
 pub fn area(scene: &mut Scene, frame: &Frame, columns: &[Column], color: Color, pale: Color) {
     if columns.iter().any(|column| column.low != column.high) {
         scene.polygon(under(frame, columns, |column| column.high), pale);

@@ -1,7 +1,8 @@
 //! Timeline: allocated, active and reserved bytes over the events.
 //!
-//! The areas lie in front of each other, in the colours of the map: what shows of reserved is free memory in
-//! the cache, what shows of active awaits other streams, and the narrow band on allocated is rounding.
+//! The areas lie in front of each other, in the colours of the map: what shows of reserved is free
+//! memory in the cache, what shows of active awaits other streams, and the narrow band on allocated
+//! is rounding.
 
 use super::axes::Frame;
 use super::header::{Swatch, caption, legend, nothing};
