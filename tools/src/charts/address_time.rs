@@ -1,20 +1,25 @@
-//! Address-time: blocks as rectangles over events and addresses, the picture in which fragmentation is seen.
+//! Address-time: blocks as rectangles over events and addresses, the picture in which fragmentation
+//! is seen.
 //!
-//! Addresses that never held a segment are cut out. A pixel is as dark as it is covered: where blocks are
-//! thinner than a pixel, the free memory between them shines through. Colour tells how long a block lived,
-//! because long lives between short ones are what pins memory. A million blocks are painted as pixels; an
-//! SVG carries them as an embedded PNG, so that it stays small.
+//! Addresses that never held a segment are cut out. A pixel is as dark as it is covered: where
+//! blocks are thinner than a pixel, the free memory between them shines through. Colour tells how
+//! long a block lived, because long lives between short ones are what pins memory. A million blocks
+//! are painted as pixels; an SVG carries them as an embedded PNG, so that it stays small.
 
-use super::axes::Frame;
+use super::axes::{Frame, byte_ticks};
 use super::header::{Swatch, caption, legend, nothing};
 use super::model::{AddressTimeData, BlockLife};
-use super::palette::{AWAITING, Color, EDGE, FREE, LIFETIMES, MUTED, PAPER, RULE, UNMAPPED_HATCH};
+use super::palette::{AWAITING, Color, EDGE, FREE, LIFETIMES, MUTED, PAPER, UNMAPPED_HATCH};
 use super::raster::Raster;
 use super::scene::{Anchor, Area, Fill, Mark, Scene};
-use super::text::{counted, plain, size, tick, width};
+use super::text::{counted, plain, size, tick};
 
 /// How high the plot is, with its labels.
 const HEIGHT: f64 = 760.0;
+/// Pixels to the right of the plot, for addresses.
+const ADDRESSES: f64 = 100.0;
+/// Ranges lower than this have no line between them.
+const LINED: f64 = 8.0;
 /// A range of addresses is at least this many pixels high, if there is room.
 const LEAST: f64 = 3.0;
 /// A block thinner than a pixel is at least this much of one.
@@ -40,7 +45,8 @@ pub fn scene(data: &AddressTimeData) -> Scene {
         return scene;
     }
     y += 30.0;
-    let frame = Frame::new(y, HEIGHT, (0, data.end_event), 1);
+    let mut frame = Frame::new(y, HEIGHT, (0, data.end_event), 1);
+    frame.area.w -= ADDRESSES;
     stack(&mut ranges, frame.area.h.floor());
     let raster = paint(data, &ranges, frame.area.w.floor() as usize, frame.area.h.floor() as usize);
     let area = Area { x: frame.area.x.round(), y: frame.area.y.round(), ..frame.area };
@@ -73,7 +79,7 @@ fn entries(data: &AddressTimeData) -> Vec<(Swatch, String)> {
         counted(data.blocks.len(), "block"),
         counted(data.segments.len(), "segment")
     );
-    out.push((Swatch::Line(PAPER, false), words));
+    out.push((Swatch::Nothing, words));
     out
 }
 
@@ -97,9 +103,10 @@ fn ranges(data: &AddressTimeData) -> Vec<Range> {
     out
 }
 
-/// Gives each range its height and place: to scale, but never invisible; low addresses lie at the bottom.
+/// Gives each range its height and place: to scale, but never invisible; low addresses lie at the
+/// bottom.
 fn stack(ranges: &mut [Range], high: f64) {
-    let gap = if ranges.len() as f64 * 8.0 < high { 2.0 } else { 0.0 };
+    let gap = if ranges.len() as f64 * LINED * 2.0 < high { 2.0 } else { 0.0 };
     let room = high - gap * (ranges.len() - 1) as f64;
     let least = LEAST.min(room / ranges.len() as f64 / 2.0);
     // Those too small for the scale get the least height; the others share the rest.
@@ -189,7 +196,7 @@ fn color(block: &BlockLife, end: f64) -> Color {
     };
     let mixed = (block.address.0 / 512).wrapping_add(block.start_event);
     let noise = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
-    base.mix(PAPER, noise as f64 * 0.06)
+    base.mix(PAPER, noise as f64 * 0.05)
 }
 
 /// Adds a rectangle to the pixels, each in proportion to how much of it is covered.
@@ -239,7 +246,8 @@ fn seams(
         let row = (bottom.round() as usize).saturating_sub(1) * w;
         pixels[row + left.min(w)..row + right.min(w)].fill(PAPER);
     }
-    for range in ranges.iter().skip(1) {
+    let apart = ranges.windows(2).any(|pair| pair[0].top - (pair[1].top + pair[1].h) > 1.0);
+    for range in ranges.iter().skip(1).filter(|_| apart) {
         let row = (range.top + range.h).round() as usize * w;
         if let Some(line) = pixels.get_mut(row..row + w) {
             line.fill(UNMAPPED_HATCH);
@@ -247,36 +255,29 @@ fn seams(
     }
 }
 
-/// Addresses at the left, as many as there is room for, and how much is drawn.
+/// Bytes at the left, first addresses of ranges at the right, as many as there is room for.
 fn labels(scene: &mut Scene, ranges: &[Range], area: Area) {
+    let all: u64 = ranges.iter().map(|range| range.bytes).sum();
+    let mut below = 0;
     let mut free_above = f64::MAX;
+    let mut ticks = byte_ticks(all, 7).into_iter().peekable();
     for range in ranges {
-        let base = area.y + range.top + range.h;
-        if base + 2.0 > free_above || range.h < 10.0 {
-            continue;
+        let bottom = area.y + range.top + range.h;
+        while let Some(bytes) = ticks.next_if(|bytes| *bytes <= below + range.bytes) {
+            let y = bottom - range.h * (bytes - below) as f64 / range.bytes as f64;
+            scene.line(vec![(area.x - 6.0, y), (area.x, y)], MUTED, 1.0);
+            scene.text((area.x - 10.0, y + 5.0), tick(bytes), plain(14.0), Anchor::End, MUTED);
         }
-        scene.line(vec![(area.x - 6.0, base), (area.x, base)], MUTED, 1.0);
-        let words = short_address(range.base);
-        let at = (area.x - 9.0, base);
-        scene.text(at, words, plain(11.0), Anchor::End, MUTED);
-        if range.h > 40.0 {
-            let at = (area.x - 9.0, area.y + range.top + range.h / 2.0 + 4.0);
-            scene.text(at, tick(range.bytes), plain(12.0), Anchor::End, MUTED);
+        below += range.bytes;
+        if bottom <= free_above && range.h >= LINED {
+            let (right, words) = (area.right(), format!("{:#x}", range.base));
+            scene.line(vec![(right, bottom), (right + 5.0, bottom)], MUTED, 1.0);
+            scene.text((right + 9.0, bottom + 4.0), words, plain(12.0), Anchor::Start, MUTED);
+            free_above = bottom - 15.0;
         }
-        free_above = base - 14.0;
     }
-    let bytes = ranges.iter().map(|range| range.bytes).sum();
-    let what = counted(ranges.len(), "address range");
-    let words = format!("{} of addresses in {what}, gaps cut out", size(bytes));
+    let what = counted(ranges.len(), "range");
+    let words = format!("upwards: {} of addresses in {what}, gaps cut out", size(all));
     let at = (area.x, area.bottom() + 45.0);
-    let words = super::text::ellipsize(&words, plain(13.0), area.w / 2.0 - 60.0);
-    debug_assert!(width(&words, plain(13.0)) < area.w);
-    scene.text(at, words, plain(13.0), Anchor::Start, MUTED);
-    let _ = RULE;
-}
-
-/// An address that fits the margin: its last eight digits.
-fn short_address(address: u64) -> String {
-    let all = format!("{address:x}");
-    if all.len() <= 9 { format!("0x{all}") } else { format!("…{}", &all[all.len() - 9..]) }
+    scene.text(at, words, plain(14.0), Anchor::Start, MUTED);
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns: where an event or a size lies in pixels. Asked by: the views over time.
 
-use super::palette::{FAILED, INK, MUTED, PAPER, RULE};
+use super::palette::{FAILED, INK, MARKER, MUTED, PAPER, RULE};
 use super::scene::{Anchor, Area, Fill, MARGIN, Scene, WIDTH};
 use super::text::{bold, ellipsize, plain, thousands, tick, width};
 
@@ -114,7 +114,7 @@ impl Frame {
         let mut free_from = f64::MIN;
         for (event, name) in markers.iter().step_by(every) {
             let x = self.x(*event);
-            scene.dashed(vec![(x, self.area.y), (x, self.area.bottom())], MUTED, 1.0);
+            scene.dashed(vec![(x, self.area.y), (x, self.area.bottom())], MARKER, 1.0);
             let name = ellipsize(name, plain(13.0), 150.0);
             let end = x + 4.0 + width(&name, plain(13.0));
             if x >= free_from && end <= WIDTH - MARGIN {

@@ -1,17 +1,16 @@
-//! Fragmentation: free memory over the events, how much of it is pinned, and the largest free block.
+//! Fragmentation: free memory over the events, how much of it is pinned, and the largest free
+//! block.
 
 use super::axes::Frame;
 use super::header::{Swatch, caption, legend, nothing};
 use super::model::{FragmentationData, FreeSample};
-use super::palette::{EDGE, FREE, FREE_EDGE, INK, MUTED, PAPER};
+use super::palette::{EDGE, FREE, FREE_EDGE, INK, MARKER, PAPER, PINNED};
 use super::scene::{Fill, Scene};
 use super::series::{area, columns, curve};
 use super::text::size;
 
 /// How high the plot is, with its labels.
 const HEIGHT: f64 = 640.0;
-/// Free memory that no segment can be given back for.
-const PINNED: super::palette::Color = super::palette::ROUNDING;
 
 /// Lays the chart out.
 pub fn scene(data: &FragmentationData) -> Scene {
@@ -30,7 +29,7 @@ pub fn scene(data: &FragmentationData) -> Scene {
         (Swatch::Line(INK, false), format!("largest free block (at most {})", size(largest))),
     ];
     if !data.markers.is_empty() {
-        entries.push((Swatch::Line(MUTED, true), "marker".to_string()));
+        entries.push((Swatch::Line(MARKER, true), "marker".to_string()));
     }
     y = legend(&mut scene, &entries, y);
     let Some((first, last)) = data.samples.first().zip(data.samples.last()) else {
@@ -39,7 +38,7 @@ pub fn scene(data: &FragmentationData) -> Scene {
     };
     y += if data.markers.is_empty() { 30.0 } else { 50.0 };
     let top = free.max(largest).max(1);
-    let frame = Frame::new(y, HEIGHT, (first.event, last.event), top + top / 16);
+    let frame = Frame::new(y, HEIGHT, (first.event, last.event + 1), top + top / 16);
     frame.byte_axis(&mut scene);
     let of = |value: fn(&FreeSample) -> u64| {
         columns(&frame, data.samples.iter().map(|sample| (sample.event, value(sample))))

@@ -12,6 +12,8 @@ pub enum Swatch {
     Box(Fill),
     /// A line; dashed or not.
     Line(Color, bool),
+    /// Nothing: the entry is a note.
+    Nothing,
 }
 
 /// Puts the words down; returns the first free pixel below them.
@@ -31,7 +33,7 @@ pub fn caption(scene: &mut Scene, caption: &Caption) -> f64 {
         return y + 8.0;
     }
     let font = plain(18.0);
-    let lines = wrap(&caption.verdict, font, room - 40.0, 3);
+    let lines = wrap(&caption.verdict, font, room - 40.0, 4);
     let (pale, strong) = if caption.alarm { (ALARM_PALE, FAILED) } else { (CALM, EDGE) };
     let area = Area { x: MARGIN, y: y + 8.0, w: room, h: 18.0 + 26.0 * lines.len() as f64 };
     scene.rect(area, Fill::solid(pale));
@@ -43,13 +45,15 @@ pub fn caption(scene: &mut Scene, caption: &Caption) -> f64 {
     area.bottom() + 8.0
 }
 
-/// Puts a legend down from `y` on, in as many lines as it needs; returns the first free pixel below.
+/// Puts a legend down from `y` on, in as many lines as it needs; returns the first free pixel
+/// below.
 pub fn legend(scene: &mut Scene, entries: &[(Swatch, String)], y: f64) -> f64 {
     let font = plain(14.0);
     let (mut x, mut top) = (MARGIN, y + 6.0);
     for (swatch, words) in entries {
         let words = ellipsize(words, font, WIDTH - 2.0 * MARGIN - 30.0);
-        let wide = 30.0 + width(&words, font);
+        let indent = if matches!(swatch, Swatch::Nothing) { 0.0 } else { 30.0 };
+        let wide = indent + width(&words, font);
         if x > MARGIN && x + wide > WIDTH - MARGIN {
             (x, top) = (MARGIN, top + 25.0);
         }
@@ -60,11 +64,12 @@ pub fn legend(scene: &mut Scene, entries: &[(Swatch, String)], y: f64) -> f64 {
             Swatch::Line(color, true) => {
                 scene.dashed(vec![(x, top + 10.0), (x + 23.0, top + 10.0)], color, 2.0);
             }
+            Swatch::Nothing => {}
             Swatch::Line(color, false) => {
                 scene.line(vec![(x, top + 10.0), (x + 23.0, top + 10.0)], color, 3.0);
             }
         }
-        scene.text((x + 30.0, top + 15.0), words, font, Anchor::Start, INK);
+        scene.text((x + indent, top + 15.0), words, font, Anchor::Start, INK);
         x += wide + 26.0;
     }
     top + 28.0

@@ -101,13 +101,17 @@ fn bars(scene: &mut Scene, buckets: &[Bucket], least: u32, asked: Option<u64>, y
     let words = "block size, each bar from its left mark up to the next; number of blocks above";
     scene.text(at, words, plain(14.0), Anchor::Middle, MUTED);
     if let Some(bytes) = asked {
-        let x = area.x + step * ((bytes as f64).log2() - f64::from(least));
-        scene.line(vec![(x, area.y - 8.0), (x, area.bottom())], FAILED, 2.0);
-        let words = format!("failed request {}", size(bytes));
-        let half = width(&words, bold(13.0)) / 2.0 + 6.0;
-        let x = x.clamp(area.x + half, WIDTH - MARGIN - half);
-        let flag = Area { x: x - half, y: area.y - 28.0, w: 2.0 * half, h: 20.0 };
-        scene.rect(flag, Fill::solid(FAILED));
-        scene.text((x, flag.y + 15.0), words, bold(13.0), Anchor::Middle, PAPER);
+        flag(scene, area, area.x + step * ((bytes as f64).log2() - f64::from(least)), bytes);
     }
+}
+
+/// A line at the size that failed, and a flag on it.
+fn flag(scene: &mut Scene, area: Area, x: f64, bytes: u64) {
+    scene.line(vec![(x, area.y - 8.0), (x, area.bottom())], FAILED, 2.0);
+    let words = format!("failed request {}", size(bytes));
+    let half = width(&words, bold(13.0)) / 2.0 + 6.0;
+    let x = x.clamp(area.x + half, WIDTH - MARGIN - half);
+    let flag = Area { x: x - half, y: area.y - 28.0, w: 2.0 * half, h: 20.0 };
+    scene.rect(flag, Fill::solid(FAILED));
+    scene.text((x, flag.y + 15.0), words, bold(13.0), Anchor::Middle, PAPER);
 }

@@ -4,13 +4,13 @@
 //!   title, subtitle, verdict
 //!   legend with totals
 //!   ruler
-//!   what failed        |####|           the request, the largest hole and the room, to the scale below
+//!   what failed        |####|           the request, the largest hole, the room: to one scale
 //!   pool · side · stream  |===|==  |=== segments, the largest first, as many to a row as fit
 //!   ruler, largest owners
 //! ```
 //!
-//! A segment longer than a row goes on in the next. Segments too thin to be seen one by one stand together in
-//! one strip, the fullest first.
+//! A segment longer than a row goes on in the next. Segments too thin to be seen one by one stand
+//! together in one strip, the fullest first.
 
 use blockyard::vocab::{BlockState, Class};
 
@@ -23,6 +23,8 @@ use super::palette::{EDGE, FAILED, INK, MUTED, PAPER, RULE, UNMAPPED_HATCH};
 use super::scene::{Anchor, Area, Fill, MARGIN, Scene, WIDTH};
 use super::text::{bold, counted, ellipsize, plain, size, width};
 
+/// Pixels between two rows.
+const ROW_GAP: f64 = 6.0;
 /// Blocks beyond this many say nothing under the pointer, to keep the file small.
 const MOST_HOVERS: usize = 6000;
 
@@ -111,7 +113,7 @@ fn rows(scene: &mut Scene, data: &MapData, groups: &[Group<'_>], row: u64, y: f6
                 piece(scene, data, part, brush, bottom);
             }
             strip_note(scene, row, brush, bottom);
-            bottom += height + 6.0;
+            bottom += height + ROW_GAP;
         }
         if let Some(asked) = asked {
             mark_hole(scene, rows, asked.largest_free_bytes, brush, y);
@@ -155,41 +157,50 @@ fn strip_note(scene: &mut Scene, row: &[Piece<'_>], brush: Brush, y: f64) {
     let count = counted(strip.segments.len(), "segment");
     let first = strip.segments.first().map_or(0, |segment| segment.bytes);
     let same = strip.segments.iter().all(|segment| segment.bytes == first);
-    let words = if same {
-        format!("{count} of {}, the fullest first", size(first))
+    let sizes = if same {
+        format!("{count} of {}", size(first))
     } else {
-        format!("{count}, together {}, the fullest first", size(strip.bytes))
+        format!("{count}, together {}", size(strip.bytes))
     };
-    let words = ellipsize(&words, plain(12.5), WIDTH - MARGIN - x);
-    if words.chars().count() > 12 {
-        let at = (x, y + brush.height / 2.0 + 4.5);
-        scene.text(at, words, plain(12.5), Anchor::Start, MUTED);
+    let room = WIDTH - MARGIN - x;
+    let at = (x, y + brush.height / 2.0 + 4.5);
+    for words in [format!("{sizes}, the fullest first"), sizes, count] {
+        if width(&words, plain(12.5)) <= room {
+            scene.text(at, words, plain(12.5), Anchor::Start, MUTED);
+            return;
+        }
     }
 }
 
 /// A thick line around the largest free block that the failed request may use.
 fn mark_hole(scene: &mut Scene, rows: &[Vec<Piece<'_>>], bytes: u64, brush: Brush, y: f64) {
-    let mut best: Option<(u64, Area)> = None;
+    let segments = rows.iter().flatten().filter(|piece| piece.segments.len() == 1);
+    let free = segments
+        .flat_map(|piece| &piece.segments[0].blocks)
+        .filter(|block| block.state == BlockState::Free && block.bytes <= bytes);
+    let Some(hole) = free.max_by_key(|block| (block.bytes, std::cmp::Reverse(block.address)))
+    else {
+        return;
+    };
+    let mut widest: Option<Area> = None;
     for (index, row) in rows.iter().enumerate() {
-        let top = y + index as f64 * (brush.height + 6.0);
+        let top = y + index as f64 * (brush.height + ROW_GAP);
         for piece in row.iter().filter(|piece| piece.segments.len() == 1) {
-            for block in &piece.segments[0].blocks {
-                let start = block.address.0 - piece.segments[0].base.0;
-                let (from, to) = (start.max(piece.from), (start + block.bytes).min(piece.to));
-                if block.state != BlockState::Free || block.bytes > bytes || from >= to {
-                    continue;
-                }
-                if best.is_none_or(|(most, _)| block.bytes > most) {
-                    let x = |byte: u64| (byte - piece.from) as f64 / brush.bytes_per_pixel;
-                    let left = brush.left + piece.x + x(from);
-                    let w = (x(to) - x(from)).max(3.0);
-                    best = Some((block.bytes, Area { x: left, y: top, w, h: brush.height }));
-                }
+            let base = piece.segments[0].base.0;
+            // A hole in a segment that is longer than a row may lie in two rows.
+            let Some(start) = hole.address.0.checked_sub(base) else { continue };
+            let (from, to) = (start.max(piece.from), (start + hole.bytes).min(piece.to));
+            if from >= to {
+                continue;
             }
+            let x = |byte: u64| (byte - piece.from) as f64 / brush.bytes_per_pixel;
+            let w = (x(to) - x(from)).max(3.0);
+            let area = Area { x: brush.left + piece.x + x(from), y: top, w, h: brush.height };
+            scene.rect(area, Fill::outline(FAILED, 3.0));
+            widest = widest.filter(|widest| widest.w >= area.w).or(Some(area));
         }
     }
-    let Some((_, area)) = best else { return };
-    scene.rect(area, Fill::outline(FAILED, 3.0));
+    let Some(area) = widest else { return };
     let words = "largest free";
     if area.w > width(words, bold(11.0)) + 70.0 {
         let at = (area.right() - 6.0, area.y + brush.height / 2.0 + 4.0);

@@ -10,7 +10,7 @@ use super::palette::{
     ROUNDING_HATCH, UNMAPPED_HATCH,
 };
 use super::scene::{Anchor, Area, Fill, Scene};
-use super::text::{ellipsize, plain, size, tick, width};
+use super::text::{brief, ellipsize, plain, size, width};
 
 /// How each state looks.
 pub fn fill(state: BlockState) -> Fill {
@@ -84,7 +84,7 @@ fn one(scene: &mut Scene, data: &MapData, block: &BlockView, area: Area, brush: 
 /// Size and owner inside the block, if there is room.
 fn label(scene: &mut Scene, data: &MapData, block: &BlockView, room: Area) {
     let font = plain(12.0);
-    let words = tick(block.bytes);
+    let words = brief(block.bytes);
     let plain_width = width(&words, font);
     if room.w < plain_width || room.h < 18.0 {
         return;

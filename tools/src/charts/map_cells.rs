@@ -1,7 +1,8 @@
 //! Cells of a bar: what is drawn for a range of bytes, when blocks may be far thinner than a pixel.
 //!
-//! A block at least a pixel wide is a cell of its own. Thinner neighbours share a cell that is divided by
-//! height in proportion to their bytes, so that no scale hides how much of a range is free.
+//! A block at least a pixel wide is a cell of its own. Thinner neighbours share a cell that is
+//! divided by height in proportion to their bytes, so that no scale hides how much of a range is
+//! free.
 
 use blockyard::vocab::{BlockState, BlockView, SegmentView};
 
@@ -63,7 +64,7 @@ pub fn cells<'a>(
     let mut start = 0;
     for segment in segments {
         for block in &segment.blocks {
-            let offset = start + (block.address.0 - segment.base.0);
+            let offset = start + block.address.0.saturating_sub(segment.base.0);
             let (left, right) = (offset.max(from), (offset + block.bytes).min(to));
             if left >= right {
                 continue;

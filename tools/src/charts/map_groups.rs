@@ -1,5 +1,5 @@
-//! Groups of the map: segments that serve the same requests (pool, side, stream), their totals, and how they
-//! are packed into rows of one scale.
+//! Groups of the map: segments that serve the same requests (pool, side, stream), their totals, and
+//! how they are packed into rows of one scale.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +129,8 @@ pub fn name(data: &MapData, (pool, small, stream): Key) -> String {
     format!("{pool} · {} · {stream}", class.name())
 }
 
-/// The groups by pool, large before small, by stream; beyond [`MOST_GROUPS`] the smallest are put together.
+/// The groups by pool, large before small, by stream; beyond [`MOST_GROUPS`] the smallest are put
+/// together.
 pub fn gather(data: &MapData) -> Vec<Group<'_>> {
     let mut sorted: BTreeMap<Key, Vec<&SegmentView>> = BTreeMap::new();
     for segment in &data.view.segments {
@@ -179,7 +180,8 @@ pub struct Piece<'a> {
     pub x: f64,
 }
 
-/// Bytes to a pixel such that all groups take about a dozen rows, with a round number of bytes in a row.
+/// Bytes to a pixel such that all groups take about a dozen rows, with a round number of bytes in a
+/// row.
 pub fn bytes_in_row(data: &MapData, groups: &[Group<'_>]) -> u64 {
     let all: u64 = data.view.segments.iter().map(|segment| segment.bytes).sum();
     let largest = data.view.segments.iter().map(|segment| segment.bytes).max().unwrap_or(0);
@@ -206,10 +208,9 @@ pub fn pack<'a>(group: &Group<'a>, bytes_per_pixel: f64) -> Vec<Vec<Piece<'a>>> 
     let thin = |segment: &&&SegmentView| (segment.bytes as f64 / bytes_per_pixel) < THIN;
     let first_thin = group.segments.len() - group.segments.iter().filter(thin).count();
     let (wide, thin) = group.segments.split_at(first_thin);
-    let mut rows = vec![Vec::new()];
-    let mut x = 0.0;
+    let mut rows = Rows { bytes_per_pixel, rows: Vec::new(), ends: Vec::new() };
     for segment in wide {
-        place(&mut rows, &mut x, vec![segment], bytes_per_pixel);
+        rows.place(vec![segment]);
     }
     if !thin.is_empty() {
         let mut thin = thin.to_vec();
@@ -219,41 +220,49 @@ pub fn pack<'a>(group: &Group<'a>, bytes_per_pixel: f64) -> Vec<Vec<Piece<'a>>> 
             let held = segment.bytes - totals.free - totals.unmapped;
             (u64::MAX - held, segment.base)
         });
-        place(&mut rows, &mut x, thin, bytes_per_pixel);
+        rows.place(thin);
     }
-    rows.retain(|row| !row.is_empty());
-    rows
+    rows.rows
 }
 
-/// Puts one bar at the end of the last row, or on rows of its own if it is too long.
-fn place<'a>(
-    rows: &mut Vec<Vec<Piece<'a>>>,
-    x: &mut f64,
-    segments: Vec<&'a SegmentView>,
+/// Rows that are being filled.
+struct Rows<'a> {
     bytes_per_pixel: f64,
-) {
-    let bytes = bytes_of(&segments);
-    let wide = (bytes as f64 / bytes_per_pixel).max(1.0);
-    let strip = segments.len() > 1;
-    if *x > 0.0 && *x + wide > ROW + 0.5 && !(strip && *x < ROW / 2.0) {
-        rows.push(Vec::new());
-        *x = 0.0;
-    }
-    let mut from = 0;
-    loop {
-        let room = ((ROW + 0.5 - *x) * bytes_per_pixel) as u64;
-        let to = bytes.min(from + room.max(1));
-        let piece = Piece { segments: segments.clone(), from, to, bytes, x: *x };
-        *x += ((to - from) as f64 / bytes_per_pixel).max(1.0) + GAP;
-        if let Some(row) = rows.last_mut() {
-            row.push(piece);
-        }
-        from = to;
-        if from >= bytes {
+    rows: Vec<Vec<Piece<'a>>>,
+    /// Where the next bar of each row would begin.
+    ends: Vec<f64>,
+}
+
+impl<'a> Rows<'a> {
+    /// Puts one bar into the first row with room for it, or, if it is too long, on rows of its own.
+    fn place(&mut self, segments: Vec<&'a SegmentView>) {
+        let bytes = bytes_of(&segments);
+        let wide = self.wide(bytes);
+        let first = self.ends.iter().position(|end| end + wide <= ROW + 0.5);
+        if let Some(row) = first {
+            self.push(row, Piece { segments, from: 0, to: bytes, bytes, x: 0.0 });
             return;
         }
-        rows.push(Vec::new());
-        *x = 0.0;
+        let room = ((ROW + 0.5) * self.bytes_per_pixel) as u64;
+        let mut from = 0;
+        while from < bytes {
+            self.rows.push(Vec::new());
+            self.ends.push(0.0);
+            let to = bytes.min(from + room.max(1));
+            let piece = Piece { segments: segments.clone(), from, to, bytes, x: 0.0 };
+            self.push(self.rows.len() - 1, piece);
+            from = to;
+        }
+    }
+
+    fn push(&mut self, row: usize, piece: Piece<'a>) {
+        let x = self.ends[row];
+        self.ends[row] += self.wide(piece.to - piece.from) + GAP;
+        self.rows[row].push(Piece { x, ..piece });
+    }
+
+    fn wide(&self, bytes: u64) -> f64 {
+        (bytes as f64 / self.bytes_per_pixel).max(1.0)
     }
 }
 

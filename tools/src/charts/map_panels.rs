@@ -1,8 +1,9 @@
-//! Panels beside the rows of the map: what failed, to the scale of the map, and whose the live blocks are.
+//! Panels beside the rows of the map: what failed, to the scale of the map, and whose the live
+//! blocks are.
 
 use std::collections::BTreeMap;
 
-use blockyard::vocab::{BlockState, Class, PoolId};
+use blockyard::vocab::{BlockState, Class};
 
 use super::axes::byte_ticks;
 use super::map_groups::{self, GUTTER, ROW, Totals};
@@ -31,7 +32,8 @@ pub fn ruler(scene: &mut Scene, bytes_in_row: u64, y: f64) -> f64 {
     y + 12.0
 }
 
-/// What failed, the largest free range it may use and the room on the device; returns what is free below.
+/// What failed, the largest free range it may use and the room on the device; returns what is free
+/// below.
 pub fn request(
     scene: &mut Scene,
     data: &MapData,
@@ -44,9 +46,11 @@ pub fn request(
     let place = map_groups::name(data, key);
     let failed = Fill::hatched(FAILED, FAILED_HATCH).edged(FAILED, 2.0);
     let hole = Fill::solid(FREE).edged(FAILED, 2.0);
+    let served = data.view.segments.iter().any(|segment| map_groups::key(segment) == key);
+    let none = if served { String::new() } else { "no segment serves such requests".to_string() };
     let mut rows = vec![
         ("the request that failed", asked.bytes, failed, place),
-        ("largest free range for it", asked.largest_free_bytes, hole, String::new()),
+        ("largest free range for it", asked.largest_free_bytes, hole, none),
     ];
     if let Some(capacity) = data.capacity_bytes {
         let room = Fill::hatched(PAPER, UNMAPPED_HATCH).edged(EDGE, 1.0);
@@ -121,9 +125,4 @@ pub fn owners(scene: &mut Scene, data: &MapData, y: f64) -> f64 {
         y += 22.0;
     }
     y + 8.0
-}
-
-/// The words for pools that lend to nobody, if any is there.
-pub fn has_private_pools(data: &MapData) -> bool {
-    data.view.segments.iter().any(|segment| segment.pool != PoolId::DEFAULT)
 }

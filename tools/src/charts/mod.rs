@@ -1,11 +1,13 @@
 //! Charts: pictures of a heap for people with a bug to report, as SVG or PNG.
 //!
-//! Owns: what is drawn and where. Data come in as plain values ([`model`]); each view lays them out as a
-//! [`scene::Scene`], a list of marks in pixels; `svg` and `png` write a scene down.
-//! Asked by: `render`, `report`. Never knows: traces, replays, or where the data came from.
+//! Owns: what is drawn and where. Data come in as plain values ([`model`]); each view lays them out
+//! as a [`scene::Scene`], a list of marks in pixels; `svg` and `png` write a scene down. Asked by:
+//! `render`, `report`. Never knows: traces, replays, or where the data came from.
 
 mod address_time;
 mod axes;
+mod compare;
+mod fleet;
 mod fragmentation;
 mod header;
 mod histogram;
@@ -86,6 +88,8 @@ pub fn scene(chart: &Chart) -> Scene {
         Chart::AddressTime(data) => address_time::scene(data),
         Chart::Histogram(data) => histogram::scene(data),
         Chart::Fragmentation(data) => fragmentation::scene(data),
+        Chart::Compare(data) => compare::scene(data),
+        Chart::Fleet(data) => fleet::scene(data),
         Chart::Stack(charts) => {
             let mut all = Scene::new();
             for chart in charts {

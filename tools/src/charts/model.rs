@@ -1,10 +1,11 @@
-//! Model: what a chart is drawn from, as plain data. All sizes are bytes; events are counted from 0.
+//! Model: what a chart is drawn from, as plain data. All sizes are bytes; events are counted from
+//! 0.
 //!
 //! Built by whoever replays a recording or reads a snapshot. Never knows: pixels, or a replay.
 
 use std::collections::BTreeMap;
 
-use blockyard::vocab::{Address, Class, HeapView, PoolId, StreamId, Ticket};
+use blockyard::vocab::{Address, Class, HeapView, PoolId, Report, StreamId, Ticket};
 
 /// A picture, and what it shows.
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub enum Chart {
     Histogram(HistogramData),
     /// Free memory that no one can use, over the events.
     Fragmentation(FragmentationData),
+    /// What several policies reserve for the same trace.
+    Compare(CompareData),
+    /// Many devices beside each other.
+    Fleet(FleetData),
     /// Several pictures, one below the other (devices, policies).
     Stack(Vec<Chart>),
 }
@@ -34,6 +39,15 @@ pub struct Caption {
     pub verdict: String,
     /// The verdict tells of a failure.
     pub alarm: bool,
+}
+
+impl Caption {
+    /// The words above a picture of a failure: its cause, and the cause in a sentence.
+    #[must_use]
+    pub fn of_failure(title: String, subtitle: String, report: &Report) -> Self {
+        let verdict = format!("{}: {}", report.verdict.name(), report.sentence());
+        Self { title, subtitle, verdict, alarm: true }
+    }
 }
 
 /// The heap at one moment.
@@ -70,6 +84,18 @@ pub struct FailedRequest {
     pub largest_free_bytes: u64,
 }
 
+impl From<&Report> for FailedRequest {
+    fn from(report: &Report) -> Self {
+        Self {
+            bytes: report.rounded_bytes,
+            stream: report.stream,
+            pool: report.pool,
+            class: report.class,
+            largest_free_bytes: report.largest_free_bytes,
+        }
+    }
+}
+
 /// The course of the totals.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineData {
@@ -83,9 +109,9 @@ pub struct TimelineData {
     pub peak_allocated: Option<Peak>,
     /// Where most was reserved.
     pub peak_reserved: Option<Peak>,
-    /// Events at which a request failed.
+    /// Events at which a request failed, in order.
     pub ooms: Vec<u64>,
-    /// Named moments, such as training steps.
+    /// Named moments, such as training steps, in order.
     pub markers: Vec<(u64, String)>,
 }
 
@@ -124,7 +150,7 @@ pub struct AddressTimeData {
     pub segments: Vec<SegmentLife>,
     /// The event after the last: blocks and segments that live this long were never freed.
     pub end_event: u64,
-    /// Events at which a request failed.
+    /// Events at which a request failed, in order.
     pub ooms: Vec<u64>,
 }
 
@@ -176,9 +202,9 @@ pub struct FragmentationData {
     pub caption: Caption,
     /// Free memory after each event, by event.
     pub samples: Vec<FreeSample>,
-    /// Events at which a request failed.
+    /// Events at which a request failed, in order.
     pub ooms: Vec<u64>,
-    /// Named moments, such as training steps.
+    /// Named moments, such as training steps, in order.
     pub markers: Vec<(u64, String)>,
 }
 
@@ -193,4 +219,64 @@ pub struct FreeSample {
     pub pinned_free: u64,
     /// The largest free block.
     pub largest_free: u64,
+}
+
+/// The same trace under several policies.
+#[derive(Clone, Debug, Default)]
+pub struct CompareData {
+    /// The words above.
+    pub caption: Caption,
+    /// The policies.
+    pub runs: Vec<Run>,
+    /// Event and sum of the client sizes that are live: the lower bound. May be empty.
+    pub live: Vec<(u64, u64)>,
+    /// The most that may be reserved.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// One policy's run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The policy.
+    pub name: String,
+    /// What else is worth saying, such as `212 driver calls`. May be empty.
+    pub note: String,
+    /// Event and reserved bytes, by event.
+    pub reserved: Vec<(u64, u64)>,
+    /// The run stopped at its last event, for want of memory.
+    pub out_of_memory: bool,
+}
+
+/// Devices or ranks at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct FleetData {
+    /// The words above.
+    pub caption: Caption,
+    /// The devices.
+    pub devices: Vec<DeviceUse>,
+}
+
+/// Where one device's memory is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Its name: device, rank, file.
+    pub name: String,
+    /// Handed out.
+    pub allocated_bytes: u64,
+    /// Given back, but streams may still use it.
+    pub awaiting_bytes: u64,
+    /// Free in the cache.
+    pub free_bytes: u64,
+    /// All memory of the device; 0: unknown.
+    pub capacity_bytes: u64,
+    /// A request failed there.
+    pub failed: bool,
+}
+
+impl DeviceUse {
+    /// Obtained from the driver.
+    #[must_use]
+    pub const fn reserved(&self) -> u64 {
+        self.allocated_bytes + self.awaiting_bytes + self.free_bytes
+    }
 }

@@ -1,8 +1,8 @@
 //! Palette: one colour for one meaning, in every view.
 //!
-//! The hues are those of Okabe and Ito, which people with any common colour blindness tell apart. Lightness
-//! differs too (live is dark, free is pale), and what matters most carries a hatching, so that a grey print
-//! says the same.
+//! The hues are those of Okabe and Ito, which people with any common colour blindness tell apart.
+//! Lightness differs too (live is dark, free is pale), and what matters most carries a hatching, so
+//! that a grey print says the same.
 
 /// A colour: red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +23,8 @@ impl Color {
 pub const INK: Color = Color(0x1b, 0x1f, 0x24);
 /// Notes and axis labels.
 pub const MUTED: Color = Color(0x57, 0x60, 0x6a);
+/// Lines at named moments.
+pub const MARKER: Color = Color(0x8b, 0x94, 0x9e);
 /// Grid lines and frames.
 pub const RULE: Color = Color(0xd5, 0xd9, 0xde);
 /// Outlines of segments.
@@ -44,6 +46,8 @@ pub const AWAITING_HATCH: Color = Color(0x7a, 0x52, 0x00);
 pub const FREE: Color = Color(0xc6, 0xe9, 0xdb);
 /// The line around free memory, and the curve of it.
 pub const FREE_EDGE: Color = Color(0x00, 0x7a, 0x59);
+/// Free, but held by a live block beside it.
+pub const PINNED: Color = Color(0x3d, 0xaa, 0x83);
 /// Handed out beyond what was asked for.
 pub const ROUNDING: Color = Color(0xcc, 0x79, 0xa7);
 /// The hatching on it.
@@ -54,6 +58,16 @@ pub const UNMAPPED_HATCH: Color = Color(0xb4, 0xba, 0xc2);
 pub const FAILED: Color = Color(0xd5, 0x5e, 0x00);
 /// The hatching on it.
 pub const FAILED_HATCH: Color = Color(0xff, 0xd9, 0xbd);
+
+/// Curves that are compared; every second one is dashed besides.
+pub const RUNS: [Color; 6] = [
+    Color(0x00, 0x5f, 0x9e),
+    Color(0xb0, 0x4a, 0x00),
+    Color(0x00, 0x7a, 0x59),
+    Color(0xa3, 0x4d, 0x7e),
+    Color(0x1b, 0x1f, 0x24),
+    Color(0x8a, 0x66, 0x00),
+];
 
 /// Lifetimes in the address-time view, from never freed to soon freed.
 pub const LIFETIMES: [Color; 4] = [

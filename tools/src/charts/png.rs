@@ -1,7 +1,7 @@
 //! PNG writer: a scene as pixels, drawn by the bitmap backend of plotters, and pixels as a file.
 //!
-//! Owns: how marks snap to pixels. Words are set here from the embedded font, glyph by glyph at fractions of a
-//! pixel, because the backend rounds each glyph's place and so sets words unevenly.
+//! Owns: how marks snap to pixels. Words are set here from the embedded font, glyph by glyph at
+//! fractions of a pixel, because the backend rounds each glyph's place and so sets words unevenly.
 
 use std::io::Write as _;
 
@@ -68,8 +68,8 @@ fn fill(
     if from.0 >= to.0 || from.1 >= to.1 {
         return Ok(());
     }
-    let last = (to.0 - 1, to.1 - 1);
-    backend.draw_rect(from, last, &rgb(color), true).map_err(|error| error.to_string())
+    // The backend leaves the last row and column of a filled rectangle out.
+    backend.draw_rect(from, to, &rgb(color), true).map_err(|error| error.to_string())
 }
 
 /// Whatever has any width or height covers at least one pixel.
@@ -106,6 +106,9 @@ fn line(
 ) -> Result<(), String> {
     let thick = (width.round() as i32).max(1);
     let off = (thick - 1) / 2;
+    let step = if dash > 0.0 { (dash as i32).max(1) } else { i32::MAX };
+    // How far the line has run: dashes go on around corners.
+    let mut run = 0;
     for pair in points.windows(2) {
         let (a, b) = (snap(pair[0]), snap(pair[1]));
         if a.0 != b.0 && a.1 != b.1 {
@@ -115,29 +118,34 @@ fn line(
         }
         let from = (a.0.min(b.0) - off, a.1.min(b.1) - off);
         let to = (a.0.max(b.0) - off + thick, a.1.max(b.1) - off + thick);
-        let step = if dash > 0.0 { dash as i32 } else { i32::MAX };
-        dashes(backend, from, to, step, color)?;
+        dashes(backend, (from, to), (step, run), color)?;
+        run += (b.0 - a.0).abs() + (b.1 - a.1).abs();
     }
     Ok(())
 }
 
+/// Fills every second `step` pixels of a bar, of a line that has run `run` pixels before it.
 fn dashes(
     backend: &mut Backend<'_>,
-    from: (i32, i32),
-    to: (i32, i32),
-    step: i32,
+    (from, to): ((i32, i32), (i32, i32)),
+    (step, run): (i32, i32),
     color: Color,
 ) -> Result<(), String> {
+    if step == i32::MAX {
+        return fill(backend, from, to, color);
+    }
     let across = to.0 - from.0 >= to.1 - from.1;
-    let (mut at, end) = if across { (from.0, to.0) } else { (from.1, to.1) };
+    let (start, end) = if across { (from.0, to.0) } else { (from.1, to.1) };
+    let mut at = start;
     while at < end {
-        let stop = at.saturating_add(step).min(end);
-        if across {
-            fill(backend, (at, from.1), (stop, to.1), color)?;
-        } else {
-            fill(backend, (from.0, at), (to.0, stop), color)?;
+        let done = run + at - start;
+        let stop = (at + step - done % step).min(end);
+        if (done / step) % 2 == 0 {
+            let (a, b) =
+                if across { ((at, from.1), (stop, to.1)) } else { ((from.0, at), (to.0, stop)) };
+            fill(backend, a, b, color)?;
         }
-        at = stop.saturating_add(step);
+        at = stop;
     }
     Ok(())
 }

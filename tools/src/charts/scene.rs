@@ -1,7 +1,7 @@
 //! Scene: a picture as a list of marks in pixels, before it is SVG or PNG.
 //!
-//! Owns: the marks and the size of the canvas. Asked by: the views, which put marks down, and the writers.
-//! Never knows: what a mark means.
+//! Owns: the marks and the size of the canvas. Asked by: the views, which put marks down, and the
+//! writers. Never knows: what a mark means.
 
 use super::palette::{Color, PAPER};
 use super::raster::Raster;

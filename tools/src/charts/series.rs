@@ -1,7 +1,7 @@
 //! Series: a curve of steps, reduced to one range for each column of pixels.
 //!
-//! However many samples there are, a column keeps the least and the most of its samples, so that no peak is
-//! lost. Asked by: the views over time.
+//! However many samples there are, a column keeps the least and the most of its samples, so that no
+//! peak is lost. Asked by: the views over time.
 
 use super::axes::Frame;
 use super::palette::Color;
@@ -41,7 +41,8 @@ pub fn columns(frame: &Frame, samples: impl Iterator<Item = (u64, u64)>) -> Vec<
     out
 }
 
-/// Fills from the lower edge of the frame up to the curve; paler between the least and the most of a column.
+/// Fills from the lower edge of the frame up to the curve; paler between the least and the most of
+/// a column.
 pub fn area(scene: &mut Scene, frame: &Frame, columns: &[Column], color: Color, pale: Color) {
     if columns.iter().any(|column| column.low != column.high) {
         scene.polygon(under(frame, columns, |column| column.high), pale);
@@ -70,9 +71,18 @@ fn under(frame: &Frame, columns: &[Column], value: fn(&Column) -> u64) -> Vec<(f
     points
 }
 
-/// A line along the curve.
+/// A line along the curve, to the right edge of the frame.
 pub fn curve(scene: &mut Scene, frame: &Frame, columns: &[Column], color: Color, width: f64) {
-    let mut points = Vec::new();
+    let mut points = steps(frame, columns);
+    if let Some((_, y)) = points.last().copied() {
+        points.push((frame.area.right(), y));
+    }
+    scene.line(points, color, width);
+}
+
+/// The points of a line along the curve, up to the last column.
+pub fn steps(frame: &Frame, columns: &[Column]) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> = Vec::new();
     for column in columns {
         if let Some((_, y)) = points.last().copied() {
             points.push((column.x, y));
@@ -83,10 +93,7 @@ pub fn curve(scene: &mut Scene, frame: &Frame, columns: &[Column], color: Color,
         }
         points.push((column.x, frame.y(column.last)));
     }
-    if let Some((_, y)) = points.last().copied() {
-        points.push((frame.area.right(), y));
-    }
-    scene.line(points, color, width);
+    points
 }
 
 #[cfg(test)]

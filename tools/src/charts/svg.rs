@@ -1,8 +1,9 @@
 //! SVG writer: a scene as text, small enough to attach to an issue and sharp at any zoom.
 //!
-//! Owns: the spelling of marks in SVG. Rasters are embedded as PNG, so that a million blocks stay a picture of
-//! a few hundred KiB. Hover words become `<title>` elements. Never knows: what a mark means.
-//! It is written here and not by the plotting crate, which has neither hover words, patterns nor images.
+//! Owns: the spelling of marks in SVG. Rasters are embedded as PNG, so that a million blocks stay a
+//! picture of a few hundred KiB. Hover words become `<title>` elements. Never knows: what a mark
+//! means. It is written here and not by the plotting crate, which has neither hover words, patterns
+//! nor images.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -112,6 +112,20 @@ pub fn tick(bytes: u64) -> String {
     format!("{short} {unit}")
 }
 
+/// `bytes` to three digits, for labels in small places: `694 MiB`, `1.36 GiB`, `71.2 KiB`.
+#[must_use]
+pub fn brief(bytes: u64) -> String {
+    let long = size(bytes);
+    let Some((number, unit)) = long.split_once(' ') else { return long };
+    let Ok(value) = number.parse::<f64>() else { return long };
+    let short = match value {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => return format!("{value:.0} {unit}"),
+    };
+    format!("{} {unit}", short.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// `count` with commas between the thousands.
 #[must_use]
 pub fn thousands(count: u64) -> String {
@@ -143,6 +157,11 @@ mod tests {
         assert_eq!(tick(3 << 29), "1.5 GiB");
         assert_eq!(tick(100), "100 B");
         assert_eq!(counted(1, "block"), "1 block");
+        assert_eq!(brief(727_600_000), "694 MiB");
+        assert_eq!(brief(74_650_000), "71.2 MiB");
+        assert_eq!(brief(3 << 29), "1.5 GiB");
+        assert_eq!(brief(100), "100 B");
+        assert_eq!(brief(7), "7 B");
     }
 
     #[test]

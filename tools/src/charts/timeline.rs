@@ -1,15 +1,18 @@
 //! Timeline: allocated, active and reserved bytes over the events.
 //!
-//! The areas lie in front of each other, in the colours of the map: what shows of reserved is free memory in
-//! the cache, what shows of active awaits other streams, and the narrow band on allocated is rounding.
+//! The areas lie in front of each other, in the colours of the map: what shows of reserved is free
+//! memory in the cache, what shows of active awaits other streams, and the narrow band on allocated
+//! is rounding.
 
 use super::axes::Frame;
 use super::header::{Swatch, caption, legend, nothing};
 use super::model::{Peak, Sample, TimelineData};
-use super::palette::{ALLOCATED, AWAITING, EDGE, FAILED, FREE, FREE_EDGE, INK, PAPER, ROUNDING};
-use super::scene::{Anchor, Area, Fill, MARGIN, Scene, WIDTH};
+use super::palette::{
+    ALLOCATED, AWAITING, Color, EDGE, FAILED, FREE, FREE_EDGE, INK, MARKER, PAPER, ROUNDING,
+};
+use super::scene::{Anchor, Area, Fill, Scene};
 use super::series::{area, columns, curve};
-use super::text::{bold, plain, size, thousands, width};
+use super::text::{bold, size, thousands, width};
 
 /// How high the plot is, with its labels.
 const HEIGHT: f64 = 700.0;
@@ -29,26 +32,29 @@ pub fn scene(data: &TimelineData) -> Scene {
     let capacity = data.capacity_bytes.filter(|bytes| *bytes / 4 <= highest);
     let top = highest.max(capacity.unwrap_or(0)).max(1);
     y += if data.markers.is_empty() { 30.0 } else { 50.0 };
-    let frame = Frame::new(y, HEIGHT, (first.event, last.event), top + top / 16);
+    let frame = Frame::new(y, HEIGHT, (first.event, last.event + 1), top + top / 10);
     frame.byte_axis(&mut scene);
     areas(&mut scene, &frame, &data.samples);
     frame.markers(&mut scene, &data.markers);
     frame.event_axis(&mut scene);
     let mut taken = Vec::new();
     if let Some(bytes) = capacity {
-        taken.push(limit(&mut scene, &frame, bytes));
+        limit(&mut scene, &frame, bytes, &mut taken);
     } else if let Some(bytes) = data.capacity_bytes {
         let words = format!("capacity {}, far above", size(bytes));
-        let at = (frame.area.right() - 4.0, frame.area.y + 16.0);
-        scene.plaque(at, &words, plain(14.0), Anchor::End, FAILED);
+        let at = (frame.area.x + 10.0, frame.area.y + 16.0);
+        scene.plaque(at, &words, bold(14.0), Anchor::Start, FAILED);
+        let w = width(&words, bold(14.0)) + 6.0;
+        taken.push(Area { x: frame.area.x + 7.0, y: frame.area.y, w, h: 22.0 });
     }
     frame.failures(&mut scene, &data.ooms);
+    let above = frame.y(highest);
     for (peak, name, color) in [
         (data.peak_reserved, "peak reserved", FREE_EDGE),
         (data.peak_allocated, "peak allocated", ALLOCATED),
     ] {
         if let Some(peak) = peak {
-            annotate(&mut scene, &frame, peak, name, color, &mut taken);
+            annotate(&mut scene, &frame, peak, (name, color), above, &mut taken);
         }
     }
     scene.height = y + HEIGHT + 8.0;
@@ -57,18 +63,21 @@ pub fn scene(data: &TimelineData) -> Scene {
 
 fn entries(data: &TimelineData) -> Vec<(Swatch, String)> {
     let swatch = |color| Swatch::Box(Fill::solid(color).edged(EDGE, 1.0));
-    let mut out = vec![
-        (swatch(ALLOCATED), "allocated".to_string()),
-        (swatch(ROUNDING), "rounding waste".to_string()),
-        (swatch(AWAITING), "freed, awaiting streams".to_string()),
-        (swatch(FREE), "free in the cache".to_string()),
-        (Swatch::Line(FREE_EDGE, false), "reserved".to_string()),
-    ];
+    let any = |shows: fn(&Sample) -> bool| data.samples.iter().any(shows);
+    let mut out = vec![(swatch(ALLOCATED), "allocated".to_string())];
+    if any(|sample| sample.allocated > sample.requested) {
+        out.push((swatch(ROUNDING), "of it rounding waste".to_string()));
+    }
+    if any(|sample| sample.active > sample.allocated) {
+        out.push((swatch(AWAITING), "freed, awaiting streams".to_string()));
+    }
+    out.push((swatch(FREE), "free in the cache".to_string()));
+    out.push((Swatch::Line(FREE_EDGE, false), "reserved".to_string()));
     if data.capacity_bytes.is_some() {
         out.push((Swatch::Line(FAILED, true), "capacity".to_string()));
     }
     if !data.markers.is_empty() {
-        out.push((Swatch::Line(super::palette::MUTED, true), "marker".to_string()));
+        out.push((Swatch::Line(MARKER, true), "marker".to_string()));
     }
     out
 }
@@ -88,40 +97,54 @@ fn areas(scene: &mut Scene, frame: &Frame, samples: &[Sample]) {
     curve(scene, frame, &reserved, FREE_EDGE, 2.0);
 }
 
-/// The line of the capacity and its name; returns where the name stands.
-fn limit(scene: &mut Scene, frame: &Frame, bytes: u64) -> Area {
+/// The line of the capacity and its name; what they cover is taken.
+fn limit(scene: &mut Scene, frame: &Frame, bytes: u64, taken: &mut Vec<Area>) {
     let y = frame.y(bytes);
     scene.dashed(vec![(frame.area.x, y), (frame.area.right(), y)], FAILED, 2.0);
     let words = format!("capacity {}", size(bytes));
     let w = width(&words, bold(14.0)) + 6.0;
     scene.plaque((frame.area.x + 10.0, y - 7.0), &words, bold(14.0), Anchor::Start, FAILED);
-    Area { x: frame.area.x + 7.0, y: y - 20.0, w, h: 20.0 }
+    taken.push(Area { x: frame.area.x + 7.0, y: y - 22.0, w, h: 20.0 });
+    taken.push(Area { x: frame.area.x, y: y - 2.0, w: frame.area.w, h: 4.0 });
 }
 
-/// A dot on a peak, and its name where none stands yet.
+/// A dot on a peak, and its name above the highest curve, led to the dot by a line.
 fn annotate(
     scene: &mut Scene,
     frame: &Frame,
     peak: Peak,
-    name: &str,
-    color: super::palette::Color,
+    (name, color): (&str, Color),
+    above: f64,
     taken: &mut Vec<Area>,
 ) {
     let (x, y) = (frame.x(peak.event), frame.y(peak.bytes));
+    let words = format!("{name} {} at event {}", size(peak.bytes), thousands(peak.event));
+    let w = width(&words, bold(14.0)) + 8.0;
+    let Some(area) = free_place(frame, taken, (x, above), w) else { return };
+    let from = (x.clamp(area.x + 6.0, area.right() - 6.0), area.bottom());
+    scene.line(vec![from, (x, y)], color, 1.0);
     let dot = Area { x: x - 4.0, y: y - 4.0, w: 8.0, h: 8.0 };
     scene.rect(dot, Fill::solid(color).edged(PAPER, 1.0));
-    let words = format!("{name} {} at event {}", size(peak.bytes), thousands(peak.event));
-    let font = bold(14.0);
-    let w = width(&words, font) + 8.0;
-    let left = (x - w / 2.0).clamp(frame.area.x + 4.0, WIDTH - MARGIN - w - 20.0);
-    let mut area = Area { x: left, y: y + 8.0, w, h: 22.0 };
+    scene.rect(area, Fill::solid(PAPER).edged(color, 1.0));
+    scene.text((area.x + 4.0, area.y + 16.0), words, bold(14.0), Anchor::Start, INK);
+    taken.push(area);
+}
+
+/// A place for words of width `w` near `x` and above `above`, or else further up or just below.
+fn free_place(frame: &Frame, taken: &[Area], (x, above): (f64, f64), w: f64) -> Option<Area> {
+    let h = 22.0;
+    let (least, most) = (frame.area.x + 4.0, frame.area.right() - w - 4.0);
     let overlaps = |a: &Area, b: &Area| {
         a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom()
     };
-    while let Some(other) = taken.iter().find(|other| overlaps(other, &area)) {
-        area.y = other.bottom() + 3.0;
-    }
-    scene.rect(area, Fill::solid(PAPER).edged(color, 1.0));
-    scene.text((left + 4.0, area.y + 16.0), words, font, Anchor::Start, INK);
-    taken.push(area);
+    let beside = taken.iter().flat_map(|other| [other.right() + 6.0, other.x - w - 6.0]);
+    let mut columns: Vec<f64> = std::iter::once((x - w / 2.0).clamp(least, most.max(least)))
+        .chain(beside.filter(|left| (least..=most).contains(left)))
+        .collect();
+    columns.sort_by(|a, b| (a + w / 2.0 - x).abs().total_cmp(&(b + w / 2.0 - x).abs()));
+    let rows = [-32.0, -60.0, -88.0, 10.0, 38.0, 66.0].map(|offset| above + offset);
+    rows.into_iter()
+        .filter(|y| *y >= frame.area.y && y + h <= frame.area.bottom())
+        .flat_map(|y| columns.iter().map(move |x| Area { x: *x, y, w, h }))
+        .find(|area| taken.iter().all(|other| !overlaps(other, area)))
 }
