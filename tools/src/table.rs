@@ -1,6 +1,7 @@
 //! Table: rows of text in columns, numbers to the right.
 
-/// Lines of the rows, columns two spaces apart; the first column to the left, the others to the right.
+/// Lines of the rows, columns two spaces apart; the first and the last column to the left, numbers between
+/// them to the right.
 #[must_use]
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -16,7 +17,11 @@ pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
         .map(|row| {
             let cells = row.iter().enumerate().map(|(column, cell)| {
                 let width = widths[column];
-                if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                if column == 0 || column + 1 == columns {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
             });
             cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
         })
