@@ -1,4 +1,5 @@
 //! Reading: genuine snapshots read whole, against figures obtained independently, and encodings agree.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 

@@ -26,11 +26,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, Wrong> {
 
 /// Whether a line that says something looks like a row of this format.
 pub(crate) fn is_row(line: &[u8]) -> bool {
-    match line {
-        [b'e'] => true,
-        [b'a' | b'f' | b'r' | b'm', b',', ..] => true,
-        _ => false,
-    }
+    matches!(line, [b'e'] | [b'a' | b'f' | b'r' | b'm', b',', ..])
 }
 
 struct Reader<'a> {

@@ -307,7 +307,7 @@ impl<'a> Machine<'a> {
     fn items_from(&mut self, start: usize, fold: &mut impl Fold) -> Result<(), Wrong> {
         let node = self.target(start, "dict")?;
         let items = &self.stack[start..];
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return Err(Wrong::new("a key without a value", "keys and values in turn"));
         }
         let row = match self.arena.nodes.get(node as usize) {

@@ -23,6 +23,7 @@ mod pytorch;
 mod pytorch_finish;
 mod pytorch_json;
 mod pytorch_pickle;
+mod pytorch_segment;
 mod rmm;
 mod text;
 mod tree;

@@ -40,6 +40,9 @@ fn syntax(error: &serde_json::Error) -> Wrong {
 
 /// The offset that an error's line and column mean.
 fn offset(input: &[u8], error: &serde_json::Error) -> u64 {
+    if error.is_eof() {
+        return input.len() as u64;
+    }
     let mut start = 0;
     for _ in 1..error.line() {
         match memchr::memchr(b'\n', &input[start..]) {

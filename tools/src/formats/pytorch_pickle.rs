@@ -109,6 +109,8 @@ fn traces(
         let (start, end) = (run.start as usize, run.start as usize + run.length as usize);
         let events = if end > rows.len() {
             return Err(list.at(Wrong::new("a trace entry in two traces", "separate entries")));
+        } else if end == rows.len() && start == 0 {
+            std::mem::take(&mut rows)
         } else if end == rows.len() {
             rows.split_off(start)
         } else {
