@@ -58,7 +58,8 @@ fn rmm(row: &str) -> Vec<u8> {
     format!("{RMM}{row}\n").into_bytes()
 }
 
-/// Name, bytes, and what the message must say after the file's name: its start and, after `; expected`, a word.
+/// Name, bytes, and what the message must say after the file's name: its start and, after `;
+/// expected`, a word.
 fn table() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
     let mut table = vec![
         ("empty", vec![], "an empty file", "PyTorch memory snapshot"),

@@ -1,8 +1,8 @@
 //! Arena: the values of a pickle, small and copyable, with texts that borrow the file.
 //!
-//! Lists, dicts and tuples are *nodes*: what is shared in the file is shared here, and its node is its
-//! identity. A node takes 8 bytes until it holds something. The arena never grows beyond a small multiple of
-//! the file.
+//! Lists, dicts and tuples are *nodes*: what is shared in the file is shared here, and its node is
+//! its identity. A node takes 8 bytes until it holds something. The arena never grows beyond a
+//! small multiple of the file.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Machine: the stack, the marks and the memo of a pickle being run, and checked reads of the file.
 //!
-//! Nothing here knows an opcode. Every read and every pop is checked, nothing recurses, and the stack and the
-//! memo cannot outgrow the file.
+//! Nothing here knows an opcode. Every read and every pop is checked, nothing recurses, and the
+//! stack and the memo cannot outgrow the file.
 
 use super::arena::{Arena, Node, Object, Value};
 use super::error::Wrong;

@@ -1,8 +1,8 @@
 //! PyTorch: the schema of its memory snapshots, whether pickled or JSON, turned into a recording.
 //!
-//! A [`Builder`] takes trace entries, segments and settings one by one and finishes the recording. Every
-//! version of the schema is accepted: missing keys, both spellings of states, snapshots that are only a list
-//! of segments. It never knows how the file was encoded ([`Tree`] does).
+//! A [`Builder`] takes trace entries, segments and settings one by one and finishes the recording.
+//! Every version of the schema is accepted: missing keys, both spellings of states, snapshots that
+//! are only a list of segments. It never knows how the file was encoded ([`Tree`] does).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -224,8 +224,8 @@ impl Builder {
         id
     }
 
-    /// Refuses a second appearance of something that makes sense in one place only; without this, a small
-    /// file could ask for the same million blocks a million times.
+    /// Refuses a second appearance of something that makes sense in one place only; without this,
+    /// a small file could ask for the same million blocks a million times.
     pub fn claim<T: Tree>(&mut self, value: T, what: &str) -> Result<(), Wrong> {
         match value.identity() {
             Some(identity) if !self.claimed.insert(identity) => {

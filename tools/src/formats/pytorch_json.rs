@@ -1,4 +1,5 @@
-//! JSON snapshots: the schema of PyTorch's memory snapshots as JSON, as the official viewer also opens it.
+//! JSON snapshots: the schema of PyTorch's memory snapshots as JSON, as the official viewer also
+//! opens it.
 //!
 //! Trace entries and segments are read one at a time, so that only one stands in memory as JSON.
 

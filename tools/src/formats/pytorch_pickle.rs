@@ -82,8 +82,8 @@ fn walk(builder: &mut Builder, top: Pickled<'_, '_>, rows: Vec<Event>) -> Result
     Ok(())
 }
 
-/// Gives each device its entries. They lie in the order of the file, so from the last device to the first
-/// each takes the end of the rows, without a copy where there is one device.
+/// Gives each device its entries. They lie in the order of the file, so from the last device to
+/// the first each takes the end of the rows, without a copy where there is one device.
 fn traces(
     builder: &mut Builder,
     value: Pickled<'_, '_>,

@@ -1,6 +1,7 @@
 //! PyTorch's segments: the final state in a snapshot, segment by segment and block by block.
 //!
-//! Old snapshots do not say where blocks start, nor what the client asked for; both are worked out here.
+//! Old snapshots do not say where blocks start, nor what the client asked for; both are worked out
+//! here.
 
 use blockyard::trace::{FinalBlock, FinalSegment, StackId};
 use blockyard::vocab::{BlockState, Class, PoolId, StreamId};
