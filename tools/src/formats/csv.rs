@@ -1,4 +1,5 @@
-//! CSV: blockyard's own text traces, `a,id,bytes,stream[,tag]`, `f,id`, `r,id,stream`, `e` and `m,text`.
+//! CSV: blockyard's own text traces, `a,id,bytes,stream[,tag]`, `f,id`, `r,id,stream`, `e` and
+//! `m,text`.
 //!
 //! Read as bytes and fast: a million events in a fraction of a second. Knows nothing of addresses.
 
@@ -26,11 +27,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, Wrong> {
 
 /// Whether a line that says something looks like a row of this format.
 pub(crate) fn is_row(line: &[u8]) -> bool {
-    match line {
-        [b'e'] => true,
-        [b'a' | b'f' | b'r' | b'm', b',', ..] => true,
-        _ => false,
-    }
+    matches!(line, [b'e'] | [b'a' | b'f' | b'r' | b'm', b',', ..])
 }
 
 struct Reader<'a> {
@@ -199,7 +196,8 @@ fn utf8<'a>(bytes: &'a [u8], what: &str, line: u32) -> Result<&'a str, Wrong> {
     })
 }
 
-/// Which ids are allocated. Ids are mostly small and only grow: those stand in a table; others in a map.
+/// Which ids are allocated. Ids are mostly small and only grow: those stand in a table; others in
+/// a map.
 #[derive(Default)]
 struct Live {
     /// Allocation + 1 by id; 0: not allocated.
@@ -225,7 +223,8 @@ impl Live {
         std::mem::replace(&mut self.table[id as usize], allocation + 1) != 0
     }
 
-    /// Puts an id in the table that has just grown to hold it, and moves those there that it now covers.
+    /// Puts an id in the table that has just grown to hold it, and moves those there that it now
+    /// covers.
     fn adopt(&mut self, id: u64, allocation: u32) -> bool {
         if !self.rest.is_empty() {
             let length = self.table.len() as u64;

@@ -1,6 +1,7 @@
 //! RMM: the log that RAPIDS RMM's logging adaptor writes, `Thread,Time,Action,Pointer,Size,Stream`.
 //!
-//! Blocks are named by pointer. Streams are handles in hexadecimal (RMM's own reader takes them all for 0).
+//! Blocks are named by pointer. Streams are handles in hexadecimal (RMM's own reader takes them
+//! all for 0).
 
 use blockyard::trace::{DeviceTrace, Event, Kind, Recording};
 use blockyard::vocab::StreamId;
