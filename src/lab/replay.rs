@@ -376,7 +376,7 @@ impl<'a, W: Watch> Player<'a, W> {
             Kind::FreeRequested => self.free_requested(event)?,
             Kind::FreeCompleted => self.free_completed(event)?,
             Kind::Use => self.use_on(event),
-            Kind::EmptyCache => self.empty_cache()?,
+            Kind::EmptyCache | Kind::EmptyCacheMarker => self.empty_cache()?,
             Kind::SegmentAlloc | Kind::SegmentMap | Kind::SegmentFree | Kind::SegmentUnmap => {
                 self.gather(event);
             }
