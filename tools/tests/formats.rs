@@ -234,9 +234,9 @@ fn old_and_odd_snapshots_are_read() {
     assert_eq!(recording.stacks.label(blocks[0].stack), "f (a.py:3)");
 }
 
-fn codes(json: &str) -> Vec<&'static str> {
+fn codes(json: &str) -> Vec<String> {
     let recording = read_bytes("x", json.as_bytes()).unwrap();
-    recording.notices.iter().map(|notice| notice.code).collect()
+    recording.notices.iter().map(|notice| notice.code.to_string()).collect()
 }
 
 #[test]

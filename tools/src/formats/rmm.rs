@@ -195,7 +195,8 @@ mod tests {
         assert_eq!(events[1].time_us, DAY_US + 1);
         assert_eq!(events[2].kind, Kind::Other);
         assert_eq!((events[3].kind, events[3].allocation, events[3].line), (Kind::Free, 0, 5));
-        let codes: Vec<&str> = recording.notices.iter().map(|notice| notice.code).collect();
+        let codes: Vec<&str> =
+            recording.notices.iter().map(|notice| notice.code.as_ref()).collect();
         assert_eq!(codes, ["allocate-failure", "unknown-free"]);
     }
 
