@@ -2,6 +2,7 @@
 //!
 //! `tests/data/cases` holds small request sequences and the real allocator's figures under several settings. If
 //! the twin equals them all it may be used to doubt the heap.
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

@@ -7,6 +7,7 @@ use core::fmt;
 
 use super::climb::{Job, Phase};
 use super::state::Heap;
+use crate::policy::LimitCheck;
 use crate::store::{Block, NONE, Segment, State};
 use crate::vocab::UNIT;
 
@@ -183,12 +184,18 @@ impl Heap {
             .filter(|(_, b)| b.used && b.state == State::Live)
             .map(|(s, _)| s)
             .collect();
+        let at_it = self.errands.iter().filter(|e| matches!(e.phase, Phase::Recording(..))).count();
+        check(self.fences.recordings() == at_it, "E1", || {
+            format!("{at_it} errands record a fence, {} streams say so", self.fences.recordings())
+        })?;
         check(used == marked, "E1", || format!("uses noted for {used:?}, marked {marked:?}"))
     }
 
     /// H2, H3 and H5.
     fn audit_flight(&self) -> Result<(), Violation> {
-        if let Some(limit) = self.limit {
+        // PyTorch checks the limit by the segment, and then maps whole pages: with it a page may pass the limit.
+        let exact = self.policy.limit_check == LimitCheck::Exact || !self.policy.page_mapped();
+        if let Some(limit) = self.limit.filter(|_| exact) {
             let held = self.reserved + self.growing;
             check(held <= limit, "H2", || format!("{held} reserved or in flight, limit {limit}"))?;
         }
@@ -208,5 +215,9 @@ impl Heap {
 }
 
 fn is_flight(phase: &Phase) -> bool {
-    matches!(phase, Phase::Reserving | Phase::Ranging(_) | Phase::Mapping(_) | Phase::Evicting(_))
+    match phase {
+        Phase::Enter | Phase::Asked(_) => false,
+        Phase::Recording(..) | Phase::Reserving | Phase::Ranging(_) => true,
+        Phase::Mapping(_) | Phase::Evicting(_) => true,
+    }
 }

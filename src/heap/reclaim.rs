@@ -54,8 +54,10 @@ impl Heap {
             },
         };
         if let Some(answer) = answer {
-            errand.landings += 1;
-            match self.departure_answered(&mut eviction, answer, sink) {
+            let before = self.openings;
+            let answered = self.departure_answered(&mut eviction, answer, sink);
+            errand.openings += self.openings - before;
+            match answered {
                 Ok(None) => {}
                 Ok(Some(want)) => {
                     errand.phase = Phase::Evicting(eviction);
@@ -164,12 +166,11 @@ impl Heap {
     }
 
     /// Everything idle in these pools: in each side whole segments first, then pages.
-    /// Private pools give only when no user is left, or the policy says otherwise.
     fn plan_pools(&self, pools: &[PoolId]) -> Eviction {
         let mut eviction = Eviction::default();
         for &pool in pools {
             let private = pool != PoolId::DEFAULT;
-            if private && !self.policy.evict_private && !self.pools[pool.0 as usize].retired {
+            if !self.gives(pool) {
                 continue;
             }
             let mut sides = [Class::Large, Class::Small];
@@ -185,6 +186,15 @@ impl Heap {
             }
         }
         eviction
+    }
+
+    /// Whether the pool's idle memory may go back to the driver: private pools give only when no user is left, or
+    /// the policy says otherwise.
+    #[must_use]
+    pub fn gives(&self, pool: PoolId) -> bool {
+        pool == PoolId::DEFAULT
+            || self.policy.evict_private
+            || self.pools.get(pool.0 as usize).is_some_and(|pool| pool.retired)
     }
 
     fn is_idle(&self, slot: u32, paged: bool) -> bool {
@@ -258,6 +268,7 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Result<Option<Want>, Fault> {
         self.land();
+        self.open();
         let slot = eviction.moving;
         match (answer, eviction.range) {
             (Answer::Released, true) => {
@@ -276,7 +287,10 @@ impl Heap {
                 self.stays(slot, range);
                 Err(fault)
             }
-            _ => Err(Fault::WrongAnswer),
+            (_, range) => {
+                self.stays(slot, range);
+                Err(Fault::WrongAnswer)
+            }
         }
     }
 

@@ -35,6 +35,20 @@ pub enum Rung {
 }
 
 impl Rung {
+    /// Every rung.
+    pub const ALL: [Self; 10] = [
+        Self::Poll,
+        Self::Search,
+        Self::Collect,
+        Self::Grow,
+        Self::EvictSome,
+        Self::Wait,
+        Self::SearchAgain,
+        Self::EvictAll,
+        Self::Regrow,
+        Self::BorrowClass,
+    ];
+
     /// The rung's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
