@@ -31,6 +31,11 @@ pub(super) struct Eviction {
 }
 
 impl Eviction {
+    /// Whether a driver call is under way for the block in this slot.
+    pub(super) const fn moves(&self, slot: u32) -> bool {
+        self.moving == slot
+    }
+
     /// Whether it is returning the address space of the block in this slot, whose memory is gone.
     pub(super) const fn returns_range(&self, slot: u32) -> bool {
         self.range && self.moving == slot

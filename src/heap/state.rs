@@ -1,8 +1,8 @@
 //! State: everything the heap knows, and the small helpers that keep its parts in step.
 //!
-//! **H1** live + draining + free = reserved. **H2** reserved + in flight <= limit (where the
-//! limit is checked by what is really taken). **H3** every want gets exactly
-//! one answer: an errand that wants stands in `errands`, once. **H5** parked implies something is in flight.
+//! **H1** live + draining + free = reserved. **H2** reserved + in flight <= limit (where the limit is checked by
+//! what is really taken). **H3** every want gets exactly one answer: an errand that wants stands in `errands`,
+//! once. **H5** parked implies something is in flight.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
