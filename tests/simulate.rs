@@ -3,6 +3,7 @@
 //! Each thread holds at most one want; a seeded scheduler decides who goes on, and when answers come in. After
 //! every input the heap is audited. What must hold: nobody waits for ever, nobody runs out of memory while
 //! there is some, nothing is handed out twice or under unfinished work, and in the end everything goes back.
+//! `BLOCKYARD_SEEDS` widens the campaign; `BLOCKYARD_SEED` tells one world step by step.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -69,6 +70,8 @@ struct World {
     truthful: bool,
     /// Pending frees that were waited for are searched again: a failure is final.
     thorough: bool,
+    /// Every input and output is printed.
+    told: bool,
     tally: Tally,
 }
 
@@ -128,6 +131,7 @@ impl World {
             frees: 0,
             next: 0,
             truthful: faults == 0,
+            told: false,
             tally: Tally::default(),
         }
     }
@@ -197,7 +201,11 @@ impl World {
 
     fn apply(&mut self, number: usize, input: Input) {
         let output = self.heap.apply(input, &mut self.stats);
-        self.mix(&format!("{input:?}{output:?}"));
+        let text = format!("{number}: {input:?} -> {output:?}");
+        self.mix(&text);
+        if self.told {
+            println!("{text}");
+        }
         self.threads[number] = match output {
             Output::Want { ticket, want } => Thread::Holding(ticket, want),
             Output::Park { ticket } => {
@@ -303,8 +311,13 @@ impl World {
     }
 }
 
-fn run(seed: u64, threads: u64, steps: u64) -> Tally {
+fn threads_of(seed: u64) -> u64 {
+    1 + seed % 6
+}
+
+fn run(seed: u64, threads: u64, steps: u64, told: bool) -> Tally {
     let mut world = World::new(seed, threads);
+    world.told = told;
     for _ in 0..steps {
         assert!(world.step(false), "seed {seed}: stuck: {:?}", world.threads);
     }
@@ -314,10 +327,15 @@ fn run(seed: u64, threads: u64, steps: u64) -> Tally {
 
 #[test]
 fn worlds_end_well() {
+    if let Ok(seed) = std::env::var("BLOCKYARD_SEED") {
+        let seed = seed.parse().unwrap();
+        run(seed, threads_of(seed), 400, true);
+        return;
+    }
     let seeds = std::env::var("BLOCKYARD_SEEDS").map_or(900, |text| text.parse().unwrap());
     let mut sum = Tally::default();
     for seed in 0..seeds {
-        let tally = run(seed, 1 + seed % 6, 400);
+        let tally = run(seed, threads_of(seed), 400, false);
         sum.served += tally.served;
         sum.failed += tally.failed;
         sum.parked += tally.parked;
@@ -338,8 +356,8 @@ fn worlds_end_well() {
 #[test]
 fn the_same_seed_has_the_same_unseed() {
     for seed in [1, 8, 16, 17] {
-        let first = run(seed, 4, 400);
-        assert_eq!(first, run(seed, 4, 400));
-        assert_ne!(first.unseed, run(seed + 18, 4, 400).unseed);
+        let first = run(seed, 4, 400, false);
+        assert_eq!(first, run(seed, 4, 400, false));
+        assert_ne!(first.unseed, run(seed + 18, 4, 400, false).unseed);
     }
 }

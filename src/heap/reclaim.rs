@@ -58,11 +58,12 @@ impl Heap {
                 None => return Step::Next(RungOutcome::Closed),
             },
         };
+        let answered = answer.is_some();
         if let Some(answer) = answer {
             let before = self.openings;
-            let answered = self.departure_answered(&mut eviction, answer, sink);
+            let departed = self.departure_answered(&mut eviction, answer, sink);
             errand.openings += self.openings - before;
-            match answered {
+            match departed {
                 Ok(None) => {}
                 Ok(Some(want)) => {
                     errand.phase = Phase::Evicting(eviction);
@@ -71,7 +72,17 @@ impl Heap {
                 Err(fault) => return Step::Broken(fault),
             }
         }
-        if let Some(want) = self.next_departure(&mut eviction) {
+        let mut want = self.next_departure(&mut eviction);
+        // While calls were under way others may have taken parts of what was planned: the rest goes as well.
+        if want.is_none()
+            && answered
+            && rung == Rung::EvictAll
+            && let Some(again) = self.plan(rung, &errand.job)
+        {
+            eviction.plan = again.plan;
+            want = self.next_departure(&mut eviction);
+        }
+        if let Some(want) = want {
             errand.phase = Phase::Evicting(eviction);
             return Step::Want(want);
         }
