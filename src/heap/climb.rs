@@ -133,6 +133,9 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Output {
         let mut errand = Errand::alloc(ticket, request);
+        if self.policy.refuses(request.size, self.total) {
+            return self.fail(errand, request, sink);
+        }
         errand.openings = self.openings;
         if self.fences.is_idle() && self.policy.ladder.rung(1) == Some(Rung::Search) {
             errand.rise(Rung::Poll, RungOutcome::Nothing);

@@ -77,6 +77,7 @@ impl Heap {
             awaiting_free_bytes: 0,
             releasable_bytes: 0,
             pinned_free_bytes: 0,
+            withheld_bytes: 0,
             other_stream_free_bytes: 0,
             other_class_free_bytes: 0,
             other_pool_free_bytes: 0,
@@ -93,6 +94,7 @@ impl Heap {
             report.awaiting_free_bytes += book.awaiting_free_bytes;
             report.releasable_bytes += book.releasable_bytes;
             report.pinned_free_bytes += book.pinned_free_bytes;
+            report.withheld_bytes += if self.gives(pool) { 0 } else { book.releasable_bytes };
             let anywhere = &mut report.largest_free_anywhere_bytes;
             *anywhere = (*anywhere).max(book.largest_free_bytes);
             if pool != request.pool {

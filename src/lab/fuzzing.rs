@@ -223,6 +223,7 @@ pub fn policies() -> Vec<(&'static str, Policy, u64)> {
         let ours = Policy {
             ladder: presets::blockyard().ladder,
             evict_private: true,
+            refuse_impossible: true,
             one_division_counts: true,
             limit_check: presets::blockyard().limit_check,
             ..base.clone()

@@ -41,9 +41,13 @@ pub fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// The holder of most of the free bytes. A range elsewhere that would have served the request outright
+/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A range elsewhere that would have served the request outright
 /// counts before any sum of fragments.
 fn where_the_free_bytes_are(report: &Report) -> Verdict {
+    let room = report.room_bytes().unwrap_or(0);
+    if report.withheld_bytes > 0 && room + report.withheld_bytes >= report.rounded_bytes {
+        return Verdict::PrivatePool;
+    }
     let holders = [
         (report.own_free_bytes, Verdict::Fragmentation),
         (report.awaiting_free_bytes, Verdict::AwaitingFree),

@@ -157,6 +157,8 @@ pub struct Report {
     pub releasable_bytes: u64,
     /// Free but held by a live block in the same segment or page, all pools.
     pub pinned_free_bytes: u64,
+    /// Of those, idle in private pools in use, which the policy does not return.
+    pub withheld_bytes: u64,
     /// Free in the same pool and class, cached for other streams.
     pub other_stream_free_bytes: u64,
     /// Free in the other size class of the same pool.
