@@ -63,10 +63,13 @@ impl Heap {
 
     /// Why a request failed. O(blocks).
     pub(super) fn report(&self, request: &Request, rungs: Vec<(Rung, RungOutcome)>) -> Report {
+        let page_bytes = grow::page_bytes(&self.policy, request.class);
         let mut report = Report {
             requested_bytes: request.bytes,
             rounded_bytes: request.size,
-            driver_bytes: request.segment_bytes,
+            driver_bytes: page_bytes.map_or(request.segment_bytes, |page| {
+                request.size.checked_next_multiple_of(page).unwrap_or(request.size)
+            }),
             stream: request.stream,
             pool: request.pool,
             class: request.class,
@@ -84,7 +87,7 @@ impl Heap {
             own_free_bytes: 0,
             largest_free_bytes: 0,
             largest_free_anywhere_bytes: 0,
-            page_bytes: grow::page_bytes(&self.policy, request.class),
+            page_bytes,
             rungs,
             verdict: Verdict::Capacity,
         };

@@ -19,10 +19,7 @@ pub fn verdict(report: &Report) -> Verdict {
     let Some(room) = report.room_bytes() else {
         return if refused { Verdict::HiddenConsumer } else { Verdict::Capacity };
     };
-    let driver = report.driver_bytes.max(report.rounded_bytes);
-    let paged =
-        report.page_bytes.map_or(driver, |page| report.rounded_bytes.next_multiple_of(page));
-    if refused && room >= driver.max(paged) {
+    if refused && room >= report.driver_bytes {
         return Verdict::HiddenConsumer;
     }
     if room >= report.rounded_bytes {
