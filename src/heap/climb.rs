@@ -1,8 +1,9 @@
 //! Climb: the way from a request that the cache did not serve to a block, or to out-of-memory.
 //!
 //! The policy's ladder is data; this file climbs it. An [`Errand`] is one climb (or trim, or row of fences) and
-//! survives between a want and its answer. **L1** rungs only rise between answers; a parked errand begins
-//! again at the bottom. **L2** out-of-memory is said only after every open rung.
+//! survives between a want and its answer. **L1** rungs only rise between answers; an errand at the top begins
+//! again at the bottom only when another one has opened something meanwhile. **L2** out-of-memory is said only
+//! after every open rung, with nothing in flight. See Note [Landings and openings].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,8 +31,14 @@ pub(super) struct Request {
 #[derive(Clone, Debug)]
 pub(super) enum Job {
     Alloc(Request),
-    Trim { target: Target, released: u64 },
-    Fence { fences: Vec<(StreamId, Serial)> },
+    Trim {
+        target: Target,
+        released: u64,
+    },
+    /// Streams whose pending frees want a fence, last first.
+    Fence {
+        streams: Vec<StreamId>,
+    },
 }
 
 /// Where inside a rung an errand stands.
@@ -41,6 +48,8 @@ pub(super) enum Phase {
     Enter,
     /// A stream was asked, or waited for.
     Asked(StreamId),
+    /// A fence is being recorded on a stream.
+    Recording(StreamId, Serial),
     /// A segment was asked for.
     Reserving,
     /// Address space of so many bytes was asked for.
@@ -62,8 +71,10 @@ pub(super) struct Errand {
     pub log: Vec<(Rung, RungOutcome)>,
     /// Bytes completed or released on the present rung.
     pub bytes: u64,
-    /// Landings seen when the climb began, and how many of those since were its own.
+    /// Landings seen when it was parked.
     pub landings: u64,
+    /// Openings seen when the climb began, and its own since.
+    pub openings: u64,
 }
 
 impl Errand {
@@ -77,6 +88,7 @@ impl Errand {
             log: Vec::new(),
             bytes: 0,
             landings: 0,
+            openings: 0,
         }
     }
 
@@ -84,8 +96,8 @@ impl Errand {
         Self::new(ticket, Job::Alloc(request))
     }
 
-    pub(super) fn fence(ticket: Ticket, fences: Vec<(StreamId, Serial)>) -> Self {
-        Self::new(ticket, Job::Fence { fences })
+    pub(super) fn fence(ticket: Ticket, streams: Vec<StreamId>) -> Self {
+        Self::new(ticket, Job::Fence { streams })
     }
 
     fn rise(&mut self, rung: Rung, outcome: RungOutcome) {
@@ -103,6 +115,8 @@ pub(super) enum Step {
     Next(RungOutcome),
     /// An eviction that released too little: growing at once would be vain.
     SkipGrow(RungOutcome),
+    /// Others' growths in flight fill the limit: go on here once one has landed.
+    Park,
     Broken(Fault),
 }
 
@@ -119,7 +133,10 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Output {
         let mut errand = Errand::alloc(ticket, request);
-        errand.landings = self.landings;
+        if self.policy.refuses(request.size, self.total) {
+            return self.fail(errand, request, sink);
+        }
+        errand.openings = self.openings;
         if self.fences.is_idle() && self.policy.ladder.rung(1) == Some(Rung::Search) {
             errand.rise(Rung::Poll, RungOutcome::Nothing);
             errand.rise(Rung::Search, RungOutcome::Nothing);
@@ -142,14 +159,24 @@ impl Heap {
         self.climb(Errand::new(ticket, Job::Trim { target, released: 0 }), None, sink)
     }
 
-    /// A parked errand begins again.
-    pub(super) fn restart(&mut self, mut errand: Errand, sink: &mut impl Observe) -> Output {
+    /// A parked errand goes on where it stood, unless its block has been freed meanwhile.
+    pub(super) fn unpark(&mut self, mut errand: Errand, sink: &mut impl Observe) -> Output {
         errand.parked = false;
-        errand.height = 0;
-        errand.phase = Phase::Enter;
-        errand.log.clear();
-        errand.landings = self.landings;
+        if let Job::Alloc(request) = errand.job
+            && let Some(slot) = self.search(request.lists, request.size)
+        {
+            return self.hand_out(errand.ticket, request.bytes, request.size, slot, sink);
+        }
         self.climb(errand, None, sink)
+    }
+
+    fn park(&mut self, mut errand: Errand) -> Output {
+        debug_assert!(self.in_flight > 0, "H5");
+        errand.parked = true;
+        errand.landings = self.landings;
+        let ticket = errand.ticket;
+        self.errands.push(errand);
+        Output::Park { ticket }
     }
 
     /// An answer has come.
@@ -189,20 +216,31 @@ impl Heap {
                     let Job::Alloc(request) = errand.job else {
                         unreachable!("only requests are served")
                     };
+                    self.helped[rung as usize] += 1;
                     return self.hand_out(errand.ticket, request.bytes, request.size, slot, sink);
                 }
-                Step::Next(outcome) => errand.rise(rung, outcome),
+                Step::Next(outcome) => {
+                    self.note(rung, outcome);
+                    errand.rise(rung, outcome);
+                }
                 Step::SkipGrow(outcome) => {
+                    self.note(rung, outcome);
                     errand.rise(rung, outcome);
                     if self.policy.ladder.rung(errand.height) == Some(Rung::Grow) {
                         errand.rise(Rung::Grow, RungOutcome::Closed);
                     }
                 }
+                Step::Park => return self.park(errand),
                 Step::Broken(fault) => {
                     return Output::DriverFailed { ticket: errand.ticket, fault };
                 }
             }
         }
+    }
+
+    fn note(&mut self, rung: Rung, outcome: RungOutcome) {
+        let helped = matches!(outcome, RungOutcome::Released(_) | RungOutcome::Completed(_));
+        self.helped[rung as usize] += u64::from(helped);
     }
 
     /// One turn on one rung.
@@ -220,10 +258,12 @@ impl Heap {
             Rung::BorrowClass => self.search_rung(errand, Some(Class::Large)),
             Rung::Grow => self.grow(errand, answer, sink),
             Rung::Regrow => {
-                if answer.is_none() && matches!(errand.phase, Phase::Enter) {
+                let enters = matches!(errand.phase, Phase::Enter);
+                let step = self.grow(errand, answer, sink);
+                if enters && !matches!(step, Step::Park) {
                     sink.observe(Change::Retried);
                 }
-                self.grow(errand, answer, sink)
+                step
             }
             Rung::Collect | Rung::EvictSome | Rung::EvictAll => {
                 self.evict(rung, errand, answer, sink)
@@ -244,7 +284,8 @@ impl Heap {
         }
     }
 
-    /// Polls, or waits for, each stream that pending frees wait for, in stream order.
+    /// Polls, or waits for, each stream that pending frees wait for, in stream order. Only recorded fences can be
+    /// asked about; before a wait, what is not recorded and not being recorded is recorded here.
     fn ask_streams(
         &mut self,
         errand: &mut Errand,
@@ -253,23 +294,42 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Step {
         let mut after = None;
-        if let Phase::Asked(stream) = errand.phase {
-            match answer {
-                Some(Answer::Passed { through }) => {
-                    errand.bytes += self.pass(stream, through, sink)
+        match (core::mem::replace(&mut errand.phase, Phase::Enter), answer) {
+            (Phase::Recording(stream, serial), Some(answer)) => {
+                self.fence_landed(stream, serial, answer);
+                errand.openings += 1;
+                match answer {
+                    Answer::Fenced | Answer::Refused(Fault::OutOfMemory) => {}
+                    Answer::Refused(fault) => return Step::Broken(fault),
+                    _ => return Step::Broken(Fault::WrongAnswer),
                 }
-                Some(Answer::Refused(fault)) => return Step::Broken(fault),
-                _ => return Step::Broken(Fault::WrongAnswer),
+                if let Some(newest) = self.fences.recorded(stream) {
+                    errand.phase = Phase::Asked(stream);
+                    return Step::Want(Want::Wait { stream, serial: newest });
+                }
+                after = Some(stream);
             }
-            after = Some(stream);
+            (Phase::Asked(stream), Some(Answer::Passed { through })) => {
+                errand.bytes += self.pass(stream, through, sink);
+                after = Some(stream);
+            }
+            (Phase::Asked(_), Some(Answer::Refused(fault))) => return Step::Broken(fault),
+            (Phase::Asked(_), _) => return Step::Broken(Fault::WrongAnswer),
+            _ => {}
         }
-        if let Some((stream, newest)) = self.fences.next_waiting(after) {
-            errand.phase = Phase::Asked(stream);
-            return Step::Want(if wait {
-                Want::Wait { stream, serial: newest }
-            } else {
-                Want::Poll { stream, newest }
-            });
+        while let Some(stream) = self.fences.next_waiting(after) {
+            after = Some(stream);
+            if wait && let Some(want) = self.record(stream, errand) {
+                return Step::Want(want);
+            }
+            if let Some(newest) = self.fences.recorded(stream) {
+                errand.phase = Phase::Asked(stream);
+                return Step::Want(if wait {
+                    Want::Wait { stream, serial: newest }
+                } else {
+                    Want::Poll { stream, newest }
+                });
+            }
         }
         if wait {
             sink.observe(Change::Synchronized);
@@ -285,15 +345,14 @@ impl Heap {
         match errand.job {
             Job::Trim { released, .. } => Output::Trimmed { ticket: errand.ticket, released },
             Job::Fence { .. } => Output::Quiet,
-            Job::Alloc(_) if self.in_flight > 0 => {
-                errand.parked = true;
-                errand.landings = self.landings;
-                let ticket = errand.ticket;
-                self.errands.push(errand);
-                Output::Park { ticket }
+            // Another errand has opened something since this climb began: look again.
+            Job::Alloc(_) if self.openings != errand.openings => {
+                errand.height = 0;
+                errand.log.clear();
+                errand.openings = self.openings;
+                self.climb(errand, None, sink)
             }
-            // Another errand's memory counted against this one and has landed since: look again.
-            Job::Alloc(_) if self.landings != errand.landings => self.restart(errand, sink),
+            Job::Alloc(_) if self.in_flight > 0 => self.park(errand),
             Job::Alloc(request) => self.fail(errand, request, sink),
         }
     }
@@ -314,3 +373,11 @@ impl Heap {
         Output::Failed { ticket: errand.ticket, report }
     }
 }
+
+// Note [Landings and openings]
+//
+// Whatever was asked of the driver *lands* with its answer; parked errands look again after every landing. A
+// landing that left something for others to take is an *opening* too: memory given back or left cached, a fence
+// recorded. Only openings send an errand back to the bottom. If refusals did so as well, two requests that both
+// cannot be served would send each other back for ever. The one thing that a refusal frees is its share of the
+// limit; an errand that only such shares hold back is parked on its rung and goes on from there.

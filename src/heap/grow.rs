@@ -16,9 +16,7 @@ impl Heap {
         let Job::Alloc(request) = errand.job else { return Step::Next(RungOutcome::Closed) };
         match (errand.phase.clone(), answer) {
             (Phase::Enter, _) => self.first_growth(errand, &request),
-            (Phase::Reserving, Some(answer)) => {
-                self.segment_answered(errand, &request, answer, sink)
-            }
+            (Phase::Reserving, Some(answer)) => self.segment_answered(&request, answer, sink),
             (Phase::Ranging(bytes), Some(answer)) => {
                 self.range_answered(errand, &request, bytes, answer)
             }
@@ -35,12 +33,20 @@ impl Heap {
         (self.reserved + self.growing).saturating_add(more).saturating_sub(limit)
     }
 
+    /// Whether `more` bytes may be asked for; if not, what to do.
+    fn limited(&self, more: u64) -> Option<Step> {
+        match self.over_limit(more) {
+            0 => None,
+            over if over <= self.growing => Some(Step::Park),
+            over => Some(Step::Next(RungOutcome::OverLimit(over - self.growing))),
+        }
+    }
+
     fn first_growth(&mut self, errand: &mut Errand, request: &Request) -> Step {
         let page = grow::page_bytes(&self.policy, request.class);
         if page.is_none() || self.policy.limit_check == LimitCheck::Segment {
-            let over = self.over_limit(request.segment_bytes);
-            if over > 0 {
-                return Step::Next(RungOutcome::OverLimit(over));
+            if let Some(step) = self.limited(request.segment_bytes) {
+                return step;
             }
         }
         if request.segment_bytes > MAX_BLOCK {
@@ -57,7 +63,6 @@ impl Heap {
 
     fn segment_answered(
         &mut self,
-        errand: &mut Errand,
         request: &Request,
         answer: Answer,
         sink: &mut impl Observe,
@@ -65,7 +70,6 @@ impl Heap {
         let bytes = request.segment_bytes;
         self.growing -= bytes;
         self.land();
-        errand.landings += 1;
         match answer {
             Answer::Granted { base } => {
                 self.reserved += bytes;
@@ -91,7 +95,15 @@ impl Heap {
     /// Maps the next gap of the lowest run of address space that can hold the request, or reserves a range.
     /// Source of the rule: PyTorch's `find_expandable_block` and `try_allocate_expandable_block`.
     fn map_more(&mut self, errand: &mut Errand, request: &Request, page: u64) -> Step {
-        let Some(head) = self.run_for(request) else {
+        let run = self.run_for(request, page);
+        if self.policy.limit_check == LimitCheck::Exact {
+            let taken = run.map_or(request.size.next_multiple_of(page), |(_, taken)| taken);
+            if let Some(step) = self.limited(taken) {
+                errand.phase = Phase::Enter;
+                return step;
+            }
+        }
+        let Some((head, _)) = run else {
             let total = self.total.unwrap_or(UNKNOWN_DEVICE);
             return self.want_range(errand, grow::range_bytes(total, page, request.size));
         };
@@ -103,12 +115,6 @@ impl Heap {
             return Step::Served(head);
         }
         let bytes = (request.size - have).min(self.blocks[gap].size).next_multiple_of(page);
-        if self.policy.limit_check == LimitCheck::Exact {
-            let over = self.over_limit(bytes);
-            if over > 0 {
-                return Step::Next(RungOutcome::OverLimit(over));
-            }
-        }
         self.unshelve_unmapped(gap);
         if bytes < self.blocks[gap].size {
             let rest = self.cut(gap, bytes);
@@ -122,20 +128,24 @@ impl Heap {
     }
 
     /// The head of the lowest run of unmapped and free blocks that can hold the request: an unmapped block, or
-    /// the free block before it.
-    fn run_for(&self, request: &Request) -> Option<u32> {
+    /// the free block before it; and the bytes of the pages that it lacks.
+    fn run_for(&self, request: &Request, page: u64) -> Option<(u32, u64)> {
         let usable = |slot: u32| {
             slot != NONE && matches!(self.blocks[slot].state, State::Free | State::Unmapped)
         };
         self.lists[request.lists as usize].unmapped.iter().find_map(|&(_, gap)| {
             let before = self.blocks[gap].prev;
             let head = if usable(before) { before } else { gap };
-            let (mut slot, mut bytes) = (head, 0);
+            let (mut slot, mut bytes, mut taken) = (head, 0, 0);
             while bytes < request.size && usable(slot) {
-                bytes += self.blocks[slot].size;
-                slot = self.blocks[slot].next;
+                let block = &self.blocks[slot];
+                if block.state == State::Unmapped {
+                    taken += (request.size - bytes).min(block.size).next_multiple_of(page);
+                }
+                bytes += block.size;
+                slot = block.next;
             }
-            (bytes >= request.size).then_some(head)
+            (bytes >= request.size).then_some((head, taken))
         })
     }
 
@@ -157,7 +167,6 @@ impl Heap {
         answer: Answer,
     ) -> Step {
         self.land();
-        errand.landings += 1;
         let Some(page) = grow::page_bytes(&self.policy, request.class) else {
             return Step::Broken(Fault::WrongAnswer);
         };
@@ -172,13 +181,14 @@ impl Heap {
             return self.map_more(errand, request, page);
         }
         match answer {
-            // Address space may be short where many streams and pools have ranges: ask for half.
+            // Many streams and pools have ranges and address space is short: be frugal, then ask for the least.
             Answer::Refused(Fault::OutOfMemory) => {
-                let half = (bytes / 2).next_multiple_of(page);
-                if half < bytes && half >= request.size {
-                    return self.want_range(errand, half);
+                let frugal = grow::frugal_range_bytes(page, request.size);
+                let least = request.size.next_multiple_of(page);
+                match [frugal, least].into_iter().find(|&less| less < bytes) {
+                    Some(less) => self.want_range(errand, less),
+                    None => Step::Next(RungOutcome::Refused(Fault::OutOfMemory)),
                 }
-                Step::Next(RungOutcome::Refused(Fault::OutOfMemory))
             }
             Answer::Refused(fault) => Step::Broken(fault),
             _ => Step::Broken(Fault::WrongAnswer),
@@ -197,7 +207,6 @@ impl Heap {
         let page = self.segments[self.blocks[slot].segment].page;
         self.growing -= bytes;
         self.land();
-        errand.landings += 1;
         if answer != Answer::Mapped {
             self.return_to_unmapped(slot);
             return match answer {
@@ -223,6 +232,8 @@ impl Heap {
             return Step::Served(slot);
         }
         self.shelve(slot);
+        self.open();
+        errand.openings += 1;
         self.map_more(errand, request, page)
     }
 

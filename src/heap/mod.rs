@@ -45,7 +45,7 @@ impl Heap {
             Input::Trim { ticket, target } => self.trim(ticket, target, sink),
             Input::Retire { pool } => self.retire_pool(pool),
             Input::Retry { ticket } => match self.take_errand(ticket, true) {
-                Some(errand) => self.restart(errand, sink),
+                Some(errand) => self.unpark(errand, sink),
                 None => Output::Refused { fault: Fault::UnknownTicket },
             },
             Input::Answer { ticket, answer } => match self.take_errand(ticket, false) {

@@ -31,6 +31,11 @@ pub(super) struct Eviction {
 }
 
 impl Eviction {
+    /// Whether a driver call is under way for the block in this slot.
+    pub(super) const fn moves(&self, slot: u32) -> bool {
+        self.moving == slot
+    }
+
     /// Whether it is returning the address space of the block in this slot, whose memory is gone.
     pub(super) const fn returns_range(&self, slot: u32) -> bool {
         self.range && self.moving == slot
@@ -53,9 +58,12 @@ impl Heap {
                 None => return Step::Next(RungOutcome::Closed),
             },
         };
+        let answered = answer.is_some();
         if let Some(answer) = answer {
-            errand.landings += 1;
-            match self.departure_answered(&mut eviction, answer, sink) {
+            let before = self.openings;
+            let departed = self.departure_answered(&mut eviction, answer, sink);
+            errand.openings += self.openings - before;
+            match departed {
                 Ok(None) => {}
                 Ok(Some(want)) => {
                     errand.phase = Phase::Evicting(eviction);
@@ -64,7 +72,17 @@ impl Heap {
                 Err(fault) => return Step::Broken(fault),
             }
         }
-        if let Some(want) = self.next_departure(&mut eviction) {
+        let mut want = self.next_departure(&mut eviction);
+        // While calls were under way others may have taken parts of what was planned: the rest goes as well.
+        if want.is_none()
+            && answered
+            && rung == Rung::EvictAll
+            && let Some(again) = self.plan(rung, &errand.job)
+        {
+            eviction.plan = again.plan;
+            want = self.next_departure(&mut eviction);
+        }
+        if let Some(want) = want {
             errand.phase = Phase::Evicting(eviction);
             return Step::Want(want);
         }
@@ -164,12 +182,11 @@ impl Heap {
     }
 
     /// Everything idle in these pools: in each side whole segments first, then pages.
-    /// Private pools give only when no user is left, or the policy says otherwise.
     fn plan_pools(&self, pools: &[PoolId]) -> Eviction {
         let mut eviction = Eviction::default();
         for &pool in pools {
             let private = pool != PoolId::DEFAULT;
-            if private && !self.policy.evict_private && !self.pools[pool.0 as usize].retired {
+            if !self.gives(pool) {
                 continue;
             }
             let mut sides = [Class::Large, Class::Small];
@@ -185,6 +202,15 @@ impl Heap {
             }
         }
         eviction
+    }
+
+    /// Whether the pool's idle memory may go back to the driver: private pools give only when no user is left, or
+    /// the policy says otherwise.
+    #[must_use]
+    pub fn gives(&self, pool: PoolId) -> bool {
+        pool == PoolId::DEFAULT
+            || self.policy.evict_private
+            || self.pools.get(pool.0 as usize).is_some_and(|pool| pool.retired)
     }
 
     fn is_idle(&self, slot: u32, paged: bool) -> bool {
@@ -258,6 +284,7 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Result<Option<Want>, Fault> {
         self.land();
+        self.open();
         let slot = eviction.moving;
         match (answer, eviction.range) {
             (Answer::Released, true) => {
@@ -276,7 +303,10 @@ impl Heap {
                 self.stays(slot, range);
                 Err(fault)
             }
-            _ => Err(Fault::WrongAnswer),
+            (_, range) => {
+                self.stays(slot, range);
+                Err(Fault::WrongAnswer)
+            }
         }
     }
 

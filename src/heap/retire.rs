@@ -3,9 +3,7 @@
 //! A block that other streams used waits behind one fence for each of them (**E1**); then it joins its free
 //! neighbours (**B2**) and goes into its bin (**F1**).
 
-use alloc::vec::Vec;
-
-use super::climb::{Errand, Job};
+use super::climb::{Errand, Job, Phase};
 use super::state::Heap;
 use crate::store::{NONE, State};
 use crate::vocab::{
@@ -66,28 +64,64 @@ impl Heap {
         block.used = false;
         block.fences = streams.len() as u32;
         let ticket = Ticket(block.ticket);
-        let mut fences: Vec<(StreamId, Serial)> =
-            streams.into_iter().map(|stream| (stream, self.fences.enqueue(stream, slot))).collect();
-        fences.reverse();
-        self.next_fence(Errand::fence(ticket, fences))
-    }
-
-    fn next_fence(&mut self, errand: Errand) -> Output {
-        let Job::Fence { fences } = &errand.job else { return Output::Quiet };
-        let Some(&(stream, serial)) = fences.last() else { return Output::Quiet };
-        let ticket = errand.ticket;
-        self.errands.push(errand);
-        Output::Want { ticket, want: Want::Fence { stream, serial } }
-    }
-
-    /// A fence was recorded. One that could not be recorded is left to the next wait, which covers all work of
-    /// its stream.
-    pub(super) fn fence_answered(&mut self, mut errand: Errand, answer: Answer) -> Output {
-        if !matches!(answer, Answer::Fenced | Answer::Refused(_)) {
-            return Output::DriverFailed { ticket: errand.ticket, fault: Fault::WrongAnswer };
+        for &stream in &streams {
+            self.fences.enqueue(stream, slot);
         }
-        if let Job::Fence { fences } = &mut errand.job {
-            fences.pop();
+        let mut streams = streams;
+        streams.reverse();
+        self.next_fence(Errand::fence(ticket, streams))
+    }
+
+    /// Asks for a fence on the next stream that needs one. A stream on which another errand is recording is left to
+    /// that one, so that fences are recorded in the order of their serials.
+    fn next_fence(&mut self, mut errand: Errand) -> Output {
+        while let Job::Fence { streams } = &mut errand.job
+            && let Some(&stream) = streams.last()
+        {
+            if let Some(want) = self.record(stream, &mut errand) {
+                let ticket = errand.ticket;
+                self.errands.push(errand);
+                return Output::Want { ticket, want };
+            }
+            if let Job::Fence { streams } = &mut errand.job {
+                streams.pop();
+            }
+        }
+        Output::Quiet
+    }
+
+    /// Begins to record one fence behind everything that waits on `stream`, unless there is nothing to record or
+    /// another errand is at it.
+    pub(super) fn record(&mut self, stream: StreamId, errand: &mut Errand) -> Option<Want> {
+        let serial = self.fences.begin(stream)?;
+        self.in_flight += 1;
+        errand.phase = Phase::Recording(stream, serial);
+        Some(Want::Fence { stream, serial })
+    }
+
+    /// A fence was recorded, or not.
+    pub(super) fn fence_landed(&mut self, stream: StreamId, serial: Serial, answer: Answer) {
+        self.fences.end(stream, serial, answer == Answer::Fenced);
+        self.land();
+        self.open();
+    }
+
+    /// One that could not be recorded is left to the next fence of its stream, or to the next wait.
+    pub(super) fn fence_answered(&mut self, mut errand: Errand, answer: Answer) -> Output {
+        if let Phase::Recording(stream, serial) = errand.phase {
+            self.fence_landed(stream, serial, answer);
+        }
+        match answer {
+            Answer::Fenced => {}
+            Answer::Refused(_) => {
+                if let Job::Fence { streams } = &mut errand.job {
+                    streams.pop();
+                }
+            }
+            _ => {
+                let fault = Fault::WrongAnswer;
+                return Output::DriverFailed { ticket: errand.ticket, fault };
+            }
         }
         self.next_fence(errand)
     }

@@ -1,7 +1,8 @@
 //! State: everything the heap knows, and the small helpers that keep its parts in step.
 //!
-//! **H1** live + draining + free = reserved. **H2** reserved + in flight <= limit. **H3** every want gets exactly
-//! one answer: an errand that wants stands in `errands`, once. **H5** parked implies something is in flight.
+//! **H1** live + draining + free = reserved. **H2** reserved + in flight <= limit (where the limit is checked by
+//! what is really taken). **H3** every want gets exactly one answer: an errand that wants stands in `errands`,
+//! once. **H5** parked implies something is in flight.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use alloc::vec::Vec;
 use super::climb::Errand;
 use crate::policy::Policy;
 use crate::store::{Bins, Block, Fences, NONE, Segment, Slab, State};
-use crate::vocab::{Address, BlockId, Class, Order, PoolId, StreamId, Ticket, UNIT};
+use crate::vocab::{Address, BlockId, Class, Order, PoolId, Rung, StreamId, Ticket, UNIT};
 
 /// The free blocks of one side of one pool on one stream.
 #[derive(Clone, Debug)]
@@ -49,10 +50,14 @@ pub struct Heap {
     pub(super) reserved: u64,
     /// Asked of the driver, not yet granted, in bytes (counts against the limit).
     pub(super) growing: u64,
-    /// Growths and releases under way.
+    /// Growths, releases and fences under way.
     pub(super) in_flight: u32,
-    /// Growths and releases that have landed, ever.
+    /// Of those, how many have landed, ever.
     pub(super) landings: u64,
+    /// Landings that left something for other errands to take, ever.
+    pub(super) openings: u64,
+    /// By rung: how often it served, completed or released something.
+    pub(super) helped: [u64; Rung::ALL.len()],
     pub(super) next_order: u32,
     /// The policy collects by age.
     pub(super) collects: bool,
@@ -77,6 +82,8 @@ impl Heap {
             growing: 0,
             in_flight: 0,
             landings: 0,
+            openings: 0,
+            helped: [0; Rung::ALL.len()],
             next_order: 0,
         }
     }
@@ -97,6 +104,13 @@ impl Heap {
     #[must_use]
     pub const fn reserved(&self) -> u64 {
         self.reserved
+    }
+
+    /// How often this rung served a request, completed pending frees or released memory. Requests that the first
+    /// search served while nothing was pending are not counted.
+    #[must_use]
+    pub const fn times_helped(&self, rung: Rung) -> u64 {
+        self.helped[rung as usize]
     }
 
     /// Whether nothing waits for the device.
@@ -311,6 +325,11 @@ impl Heap {
     pub(super) fn take_errand(&mut self, ticket: Ticket, parked: bool) -> Option<Errand> {
         let place = self.errands.iter().position(|e| e.ticket == ticket && e.parked == parked)?;
         Some(self.errands.swap_remove(place))
+    }
+
+    /// Something is left for other errands to take.
+    pub(super) const fn open(&mut self) {
+        self.openings += 1;
     }
 
     /// Something that was in flight has landed.

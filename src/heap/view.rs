@@ -63,10 +63,13 @@ impl Heap {
 
     /// Why a request failed. O(blocks).
     pub(super) fn report(&self, request: &Request, rungs: Vec<(Rung, RungOutcome)>) -> Report {
+        let page_bytes = grow::page_bytes(&self.policy, request.class);
         let mut report = Report {
             requested_bytes: request.bytes,
             rounded_bytes: request.size,
-            driver_bytes: request.segment_bytes,
+            driver_bytes: page_bytes.map_or(request.segment_bytes, |page| {
+                request.size.checked_next_multiple_of(page).unwrap_or(request.size)
+            }),
             stream: request.stream,
             pool: request.pool,
             class: request.class,
@@ -77,13 +80,14 @@ impl Heap {
             awaiting_free_bytes: 0,
             releasable_bytes: 0,
             pinned_free_bytes: 0,
+            withheld_bytes: 0,
             other_stream_free_bytes: 0,
             other_class_free_bytes: 0,
             other_pool_free_bytes: 0,
             own_free_bytes: 0,
             largest_free_bytes: 0,
             largest_free_anywhere_bytes: 0,
-            page_bytes: grow::page_bytes(&self.policy, request.class),
+            page_bytes,
             rungs,
             verdict: Verdict::Capacity,
         };
@@ -93,6 +97,7 @@ impl Heap {
             report.awaiting_free_bytes += book.awaiting_free_bytes;
             report.releasable_bytes += book.releasable_bytes;
             report.pinned_free_bytes += book.pinned_free_bytes;
+            report.withheld_bytes += if self.gives(pool) { 0 } else { book.releasable_bytes };
             let anywhere = &mut report.largest_free_anywhere_bytes;
             *anywhere = (*anywhere).max(book.largest_free_bytes);
             if pool != request.pool {

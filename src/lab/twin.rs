@@ -117,6 +117,7 @@ impl Block {
 pub struct Twin {
     policy: Policy,
     device: Device,
+    capacity: Option<u64>,
     total: u64,
     limit: Option<u64>,
     fences_immediate: bool,
@@ -142,6 +143,7 @@ impl Twin {
             limit: policy.limit(capacity),
             policy,
             device: Device::new(capacity, GRANULE),
+            capacity,
             total: capacity.unwrap_or(UNKNOWN_TOTAL),
             fences_immediate,
             segments: Vec::new(),
@@ -159,7 +161,7 @@ impl Twin {
     /// bytes. Before the first request.
     #[must_use]
     pub fn on_device(self, capacity: Option<u64>, granule: u64, total: u64) -> Self {
-        Self { device: Device::new(capacity, granule), total, ..self }
+        Self { device: Device::new(capacity, granule), capacity, total, ..self }
     }
 
     /// What was counted so far.
@@ -193,6 +195,9 @@ impl Twin {
             return None;
         }
         let rounded = size::round(&self.policy, bytes);
+        if self.policy.refuses(rounded, self.capacity) {
+            return None;
+        }
         let class = size::class(&self.policy, rounded);
         let home = Home { pool, class, stream };
         self.newest_pool = self.newest_pool.max(pool);

@@ -19,10 +19,7 @@ pub fn verdict(report: &Report) -> Verdict {
     let Some(room) = report.room_bytes() else {
         return if refused { Verdict::HiddenConsumer } else { Verdict::Capacity };
     };
-    let driver = report.driver_bytes.max(report.rounded_bytes);
-    let paged =
-        report.page_bytes.map_or(driver, |page| report.rounded_bytes.next_multiple_of(page));
-    if refused && room >= driver.max(paged) {
+    if refused && room >= report.driver_bytes {
         return Verdict::HiddenConsumer;
     }
     if room >= report.rounded_bytes {
@@ -41,9 +38,13 @@ pub fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// The holder of most of the free bytes. A range elsewhere that would have served the request outright
+/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A range elsewhere that would have served the request outright
 /// counts before any sum of fragments.
 fn where_the_free_bytes_are(report: &Report) -> Verdict {
+    let room = report.room_bytes().unwrap_or(0);
+    if report.withheld_bytes > 0 && room + report.withheld_bytes >= report.rounded_bytes {
+        return Verdict::PrivatePool;
+    }
     let holders = [
         (report.own_free_bytes, Verdict::Fragmentation),
         (report.awaiting_free_bytes, Verdict::AwaitingFree),

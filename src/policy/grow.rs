@@ -37,6 +37,17 @@ pub const fn range_bytes(total: u64, page: u64, rounded: u64) -> u64 {
     bytes.next_multiple_of(page)
 }
 
+/// The address range to ask for where the whole one was refused: room for two such requests, and for some pages.
+#[must_use]
+pub const fn frugal_range_bytes(page: u64, rounded: u64) -> u64 {
+    let (some, two) = (FRUGAL_PAGES * page, rounded.saturating_mul(2));
+    let bytes = if two > some { two } else { some };
+    bytes.next_multiple_of(page)
+}
+
+/// Pages in the shortest frugal range.
+const FRUGAL_PAGES: u64 = 32;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,6 +84,8 @@ pub struct Policy {
     pub ladder: Ladder,
     /// Whether evicting everything includes private pools that are still in use.
     pub evict_private: bool,
+    /// A request larger than the device or the limit fails at once, and the cache is kept.
+    pub refuse_impossible: bool,
 }
 
 impl Policy {
@@ -97,6 +99,13 @@ impl Policy {
             }
             _ => None,
         }
+    }
+
+    /// Whether a rounded request could not be served even if the device were empty, and need not be tried.
+    #[must_use]
+    pub fn refuses(&self, rounded: u64, total: Option<u64>) -> bool {
+        let cap = self.limit(total).into_iter().chain(total).min();
+        self.refuse_impossible && cap.is_some_and(|cap| rounded > cap)
     }
 
     /// Idle memory is released by age: PyTorch does so only when both a fraction and a threshold are set.

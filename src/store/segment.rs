@@ -1,6 +1,7 @@
 //! Segment: memory obtained from the driver in one call, or an address range that pages are mapped into.
 //!
-//! **S1** its blocks tile it exactly. **S2** segments never overlap.
+//! **S1** its blocks tile it exactly. **S2** segments never overlap, but for
+//! one on its way out, whose addresses the driver may already have given away.
 
 /// One segment. Sizes are bytes.
 #[derive(Clone, Debug)]

@@ -90,7 +90,7 @@ pub enum Output {
         /// What it wants.
         want: Want,
     },
-    /// Wait until another request's growth or release has landed, then send [`Input::Retry`].
+    /// Wait until an answer to another request's want has come in, then send [`Input::Retry`].
     Park {
         /// The request that waits.
         ticket: Ticket,

@@ -35,6 +35,20 @@ pub enum Rung {
 }
 
 impl Rung {
+    /// Every rung.
+    pub const ALL: [Self; 10] = [
+        Self::Poll,
+        Self::Search,
+        Self::Collect,
+        Self::Grow,
+        Self::EvictSome,
+        Self::Wait,
+        Self::SearchAgain,
+        Self::EvictAll,
+        Self::Regrow,
+        Self::BorrowClass,
+    ];
+
     /// The rung's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -143,6 +157,8 @@ pub struct Report {
     pub releasable_bytes: u64,
     /// Free but held by a live block in the same segment or page, all pools.
     pub pinned_free_bytes: u64,
+    /// Of those, idle in private pools in use, which the policy does not return.
+    pub withheld_bytes: u64,
     /// Free in the same pool and class, cached for other streams.
     pub other_stream_free_bytes: u64,
     /// Free in the other size class of the same pool.
@@ -185,65 +201,141 @@ impl Report {
     #[must_use]
     pub fn sentence(&self) -> String {
         let wanted = Human(self.rounded_bytes);
-        let free = Human(self.cached_free_bytes());
-        let room =
-            self.room_bytes().map_or_else(|| "unknown".to_string(), |room| Human(room).to_string());
-        let largest = Human(self.largest_free_bytes);
+        let driver = Human(self.driver_bytes);
+        let room = Human(self.room_bytes().unwrap_or(0));
         match self.verdict {
-            Verdict::ImpossibleSize => format!(
-                "the request of {wanted} is larger than the device or its limit could ever hold"
-            ),
+            Verdict::ImpossibleSize => match self.room_bytes() {
+                Some(room) if self.rounded_bytes < 1 << 60 => format!(
+                    "{wanted} are more than the {} that the device and its limit could ever give",
+                    Human(room + self.reserved_bytes)
+                ),
+                _ => format!("{wanted} is no size that a device has; an overflow in the caller?"),
+            },
             Verdict::Capacity => format!(
-                "{} are live and {room} is left: {wanted} do not fit however the blocks are arranged",
-                Human(self.allocated_bytes)
+                "{} are live, which leaves {} for {wanted}, however the blocks are arranged",
+                Human(self.allocated_bytes),
+                Human(self.room_bytes().unwrap_or(0) + self.all_free_bytes())
             ),
             Verdict::Fragmentation => format!(
-                "{free} are free in the cache and {room} on the device, but no one range holds {wanted} \
-                 (largest free: {largest}); live blocks pin the rest"
+                "{} are free in the cache and {room} on the device, but no one place holds {wanted} \
+                 (largest: {}); live blocks pin the rest",
+                Human(self.cached_free_bytes()),
+                Human(self.largest_free_bytes)
             ),
             Verdict::AwaitingFree => format!(
-                "{} were freed but are still used by other streams' work",
+                "{} were freed, but work of other streams still uses them as far as is known, and \
+                 waiting did not change that",
                 Human(self.awaiting_free_bytes)
             ),
             Verdict::OtherStream => format!(
-                "{} are free, but cached for other streams; the request's own stream has {}",
+                "{} are free, but cached for other streams and pinned there by live blocks; the \
+                 request's own stream has {}",
                 Human(self.other_stream_free_bytes),
                 Human(self.own_free_bytes)
             ),
             Verdict::OtherPool => format!(
-                "{} are free in the other size class of the pool (largest free: {}), where this {} request \
+                "{} are free on the other side of the pool (largest free: {}), where this {} request \
                  may not look",
                 Human(self.other_class_free_bytes),
                 Human(self.largest_free_anywhere_bytes),
                 self.class.name()
             ),
+            Verdict::PrivatePool if self.withheld_bytes > 0 => format!(
+                "{} are idle in private pools in use, from which this policy takes nothing back; with \
+                 the {room} on the device they would do",
+                Human(self.withheld_bytes)
+            ),
             Verdict::PrivatePool => format!(
-                "{} are free in other pools, which do not lend",
+                "{} are free in other pools, pinned there by live blocks; pools do not lend",
                 Human(self.other_pool_free_bytes)
             ),
             Verdict::Limit => format!(
-                "the limit of {} forbids what the device still has",
-                Human(self.limit_bytes.unwrap_or(0))
+                "the limit of {} leaves {room}; the device would still have {}",
+                Human(self.limit_bytes.unwrap_or(0)),
+                Human(self.device_bytes.unwrap_or(0).saturating_sub(self.reserved_bytes))
             ),
             Verdict::Granularity => format!(
-                "{room} is left, which would hold {wanted}, but the driver is asked in steps of {}",
-                Human(self.page_bytes.unwrap_or(self.driver_bytes))
+                "{room} on the device would hold {wanted}, but it takes {driver} at once{}",
+                self.page_bytes
+                    .map_or_else(String::new, |page| format!(", in pages of {}", Human(page)))
             ),
+            Verdict::HiddenConsumer if self.room_bytes().is_none() => {
+                format!("the driver refused {driver}, and how much it has is not known here")
+            }
             Verdict::HiddenConsumer => format!(
-                "by these books {room} is left, yet the driver refused {}: something outside this \
-                 allocator holds device memory",
-                Human(self.driver_bytes)
+                "by these books the device has {room} left, yet it refused {driver}: something outside \
+                 this allocator holds its memory"
             ),
         }
     }
+
+    /// Free or freed bytes inside what is reserved.
+    const fn all_free_bytes(&self) -> u64 {
+        self.cached_free_bytes() + self.awaiting_free_bytes
+    }
+
+    /// The figures as rows: name, bytes, what they are. Rows that repeat another or say nothing are left out.
+    fn rows(&self) -> Vec<(&'static str, Option<u64>, &'static str)> {
+        let elsewhere =
+            self.other_stream_free_bytes + self.other_class_free_bytes + self.other_pool_free_bytes;
+        let rows = [
+            (true, "requested", Some(self.requested_bytes), "what the client asked for"),
+            (
+                self.rounded_bytes != self.requested_bytes,
+                "rounded",
+                Some(self.rounded_bytes),
+                "the block it needs",
+            ),
+            (
+                self.driver_bytes != self.rounded_bytes,
+                "asked of driver",
+                Some(self.driver_bytes),
+                "the segment or the pages for it",
+            ),
+            (true, "device", self.device_bytes, "all of its memory"),
+            (
+                self.limit_bytes.is_some(),
+                "limit",
+                self.limit_bytes,
+                "the most that may be reserved",
+            ),
+            (true, "reserved", Some(self.reserved_bytes), "obtained from the driver"),
+            (true, "  allocated", Some(self.allocated_bytes), "live blocks"),
+            (
+                true,
+                "  awaiting free",
+                Some(self.awaiting_free_bytes),
+                "freed, still used by a stream",
+            ),
+            (true, "  idle", Some(self.releasable_bytes), "free, in whole segments or pages"),
+            (
+                true,
+                "  pinned free",
+                Some(self.pinned_free_bytes),
+                "free, held by a live block beside it",
+            ),
+            (true, "room", self.room_bytes(), "what may still be taken from the driver"),
+            (
+                true,
+                "largest free",
+                Some(self.largest_free_bytes),
+                "for this pool, class and stream",
+            ),
+            (
+                self.largest_free_anywhere_bytes > self.largest_free_bytes,
+                "  anywhere",
+                Some(self.largest_free_anywhere_bytes),
+                "whatever its pool, class or stream",
+            ),
+            (elsewhere > 0, "free elsewhere", Some(elsewhere), "other streams, classes and pools"),
+        ];
+        rows.into_iter().filter(|row| row.0).map(|row| (row.1, row.2, row.3)).collect()
+    }
 }
 
-/// One screen: the figures, what each rung did, the verdict.
+/// One screen: the cause first, then the figures, then what was tried.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or_unknown = |bytes: Option<u64>, none: &str| {
-            bytes.map_or_else(|| none.to_string(), |bytes| Human(bytes).to_string())
-        };
         writeln!(
             f,
             "out of memory: {} requested on stream {}, pool {}, {} side",
@@ -252,64 +344,43 @@ impl fmt::Display for Report {
             self.pool.0,
             self.class.name()
         )?;
-        let rows: [(&str, String, &str); 14] = [
-            ("requested", Human(self.requested_bytes).to_string(), "what the client asked for"),
-            ("rounded", Human(self.rounded_bytes).to_string(), "the block it needs"),
-            (
-                "asked of driver",
-                Human(self.driver_bytes).to_string(),
-                "the segment or pages for it",
-            ),
-            ("device", or_unknown(self.device_bytes, "unknown"), "all of its memory"),
-            ("limit", or_unknown(self.limit_bytes, "none"), "the most that may be reserved"),
-            ("reserved", Human(self.reserved_bytes).to_string(), "obtained from the driver"),
-            ("  allocated", Human(self.allocated_bytes).to_string(), "live blocks"),
-            (
-                "  awaiting free",
-                Human(self.awaiting_free_bytes).to_string(),
-                "freed, still used by a stream",
-            ),
-            (
-                "  releasable",
-                Human(self.releasable_bytes).to_string(),
-                "free, could go back to the driver",
-            ),
-            (
-                "  pinned free",
-                Human(self.pinned_free_bytes).to_string(),
-                "free, held by a live block beside it",
-            ),
-            ("room", or_unknown(self.room_bytes(), "unknown"), "what the driver may still give"),
-            (
-                "largest free",
-                Human(self.largest_free_bytes).to_string(),
-                "for this pool, class and stream",
-            ),
-            (
-                "  anywhere",
-                Human(self.largest_free_anywhere_bytes).to_string(),
-                "whatever its pool or stream",
-            ),
-            (
-                "free elsewhere",
-                Human(
-                    self.other_stream_free_bytes
-                        + self.other_class_free_bytes
-                        + self.other_pool_free_bytes,
-                )
-                .to_string(),
-                "other streams, classes and pools",
-            ),
-        ];
-        for (name, value, note) in rows {
-            writeln!(f, "  {name:<16} {value:>12}   {note}")?;
+        wrapped(f, &format!("cause: {}: {}", self.verdict.name(), self.sentence()))?;
+        for (name, bytes, note) in self.rows() {
+            let value = bytes.map_or_else(|| "unknown".to_string(), |b| Human(b).to_string());
+            write!(f, "\n  {name:<16} {value:>12}   {note}")?;
         }
-        f.write_str("  tried:")?;
-        for (index, (rung, outcome)) in self.rungs.iter().enumerate() {
-            write!(f, "{} {} ({outcome})", if index == 0 { "" } else { "," }, rung.name())?;
+        let tried = self.rungs.iter().filter(|(_, outcome)| *outcome != RungOutcome::Closed);
+        f.write_str("\n  tried")?;
+        if self.rungs.is_empty() {
+            return f.write_str(": nothing, for nothing could help");
         }
-        write!(f, "\n  verdict: {}: {}", self.verdict.name(), self.sentence())
+        for (rung, outcome) in tried {
+            write!(f, "\n    {:<14} {outcome}", rung.name())?;
+        }
+        Ok(())
     }
+}
+
+/// Words in lines of at most 96 columns, indented by two; a figure stays with its unit.
+fn wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    let mut column = 0;
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let unit = words.next_if(|next| next.starts_with(['K', 'M', 'G', 'T', 'P', 'E', 'B']));
+        let word = unit.map_or_else(|| word.to_string(), |unit| format!("{word} {unit}"));
+        let width = word.chars().count();
+        if column == 0 {
+            write!(f, "  {word}")?;
+            column = width + 2;
+        } else if column + 1 + width > 96 {
+            write!(f, "\n    {word}")?;
+            column = width + 4;
+        } else {
+            write!(f, " {word}")?;
+            column += width + 1;
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for RungOutcome {
