@@ -43,12 +43,7 @@ fn scene(holes: u32, one_size: bool) -> String {
     format!("{holes} holes {}", sizes(one_size))
 }
 
-fn measure<C: Contender>(
-    criterion: &mut Criterion,
-    table: &Table,
-    holes: u32,
-    one_size: bool,
-) {
+fn measure<C: Contender>(criterion: &mut Criterion, table: &Table, holes: u32, one_size: bool) {
     let scene = scene(holes, one_size);
     let mut work = None;
     criterion.bench_function(&format!("{scene}/{}", C::NAME), |bencher| {

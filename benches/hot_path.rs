@@ -30,7 +30,9 @@ fn main() {
 
 fn one_size(criterion: &mut Criterion, table: &Table, scene: &str, bytes: u64, exact: bool) {
     measure::<Ours>(criterion, table, scene, || Box::new(OneSize::<Ours>::new(bytes, exact)));
-    measure::<OursAsPytorch>(criterion, table, scene, || Box::new(OneSize::<OursAsPytorch>::new(bytes, exact)));
+    measure::<OursAsPytorch>(criterion, table, scene, || {
+        Box::new(OneSize::<OursAsPytorch>::new(bytes, exact))
+    });
     measure::<Rlsf>(criterion, table, scene, || Box::new(OneSize::<Rlsf>::new(bytes, exact)));
     measure::<Offset>(criterion, table, scene, || Box::new(OneSize::<Offset>::new(bytes, exact)));
     measure::<Tree>(criterion, table, scene, || Box::new(OneSize::<Tree>::new(bytes, exact)));
@@ -38,7 +40,9 @@ fn one_size(criterion: &mut Criterion, table: &Table, scene: &str, bytes: u64, e
 
 fn mixed(criterion: &mut Criterion, table: &Table, scene: &str, high: u64, live: u32) {
     measure::<Ours>(criterion, table, scene, || Box::new(Mixed::<Ours>::new(high, live)));
-    measure::<OursAsPytorch>(criterion, table, scene, || Box::new(Mixed::<OursAsPytorch>::new(high, live)));
+    measure::<OursAsPytorch>(criterion, table, scene, || {
+        Box::new(Mixed::<OursAsPytorch>::new(high, live))
+    });
     // Its headers lie in the range: large blocks would cost a page of real memory each.
     if high <= MIB {
         measure::<Rlsf>(criterion, table, scene, || Box::new(Mixed::<Rlsf>::new(high, live)));

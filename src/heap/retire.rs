@@ -26,7 +26,7 @@ impl Heap {
             ticket: Ticket(block.ticket),
             address: Address(block.address),
             bytes: block.size,
-            class: self.lists[block.lists as usize].class,
+            class: block.class,
             oversize: block.size >= self.policy.max_split,
         });
         if block.used {
@@ -117,8 +117,7 @@ impl Heap {
     pub(super) fn complete(&mut self, slot: u32, sink: &mut impl Observe) {
         let block = &mut self.blocks[slot];
         block.state = State::Free;
-        let paged = block.paged;
-        let class = self.lists[block.lists as usize].class;
+        let (class, paged) = (block.class, block.paged);
         sink.observe(Change::FreeCompleted {
             ticket: Ticket(block.ticket),
             address: Address(block.address),

@@ -4,7 +4,7 @@ use super::climb::{Errand, Request};
 use super::state::Heap;
 use crate::policy::{fit, grow, size};
 use crate::store::{NONE, State};
-use crate::vocab::{Address, Change, Class, Observe, Output, PoolId, Rung, StreamId, Ticket};
+use crate::vocab::{Address, Change, Class, Observe, Output, PoolId, StreamId, Ticket};
 
 impl Heap {
     #[inline]
@@ -27,7 +27,7 @@ impl Heap {
         let lists = self.lists_of(pool, class, stream);
         // With no pending frees a poll has nothing to do, and most requests end at the search.
         if self.fences.is_idle()
-            && self.policy.ladder.rung(1) == Some(Rung::Search)
+            && self.searches_first
             && let Some(slot) = self.search(lists, rounded)
         {
             return self.hand_out(ticket, bytes, rounded, slot, sink);
@@ -71,7 +71,7 @@ impl Heap {
         }
         let bins = &self.lists[lists as usize].bins;
         let mut key = bins.find(size)?;
-        if self.policy.prefer_ungrowable && self.blocks[key.slot()].paged {
+        if self.policy.prefer_ungrowable && self.is_growable(key.slot()) {
             key = self.least_growable(lists, key);
         }
         if !fit::accepts(&self.policy, key.bytes(), size) {
@@ -80,6 +80,14 @@ impl Heap {
         let held = self.lists[lists as usize].bins.remove(key);
         debug_assert!(held, "F1");
         Some(key.slot())
+    }
+
+    /// Whether there is address space without memory behind a block. Where there is none the block can grow to
+    /// no less than any later one in the order.
+    #[inline]
+    fn is_growable(&self, slot: u32) -> bool {
+        let block = &self.blocks[slot];
+        block.paged && block.next != NONE && self.blocks[block.next].state == State::Unmapped
     }
 
     /// Walks on from a fitting block while the next one could grow to less.
@@ -100,11 +108,7 @@ impl Heap {
     /// What a free block could grow to: itself and the address space behind it.
     fn growable(&self, slot: u32) -> u64 {
         let block = &self.blocks[slot];
-        let behind = match block.next {
-            NONE => 0,
-            next if self.blocks[next].state == State::Unmapped => self.blocks[next].size,
-            _ => 0,
-        };
+        let behind = if self.is_growable(slot) { self.blocks[block.next].size } else { 0 };
         block.size + behind
     }
 
@@ -121,8 +125,7 @@ impl Heap {
     ) -> Output {
         let block = &mut self.blocks[slot];
         debug_assert!(block.size >= size && matches!(block.state, State::Free), "T1 B3");
-        let (class, whole, paged) =
-            (self.lists[block.lists as usize].class, block.size, block.paged);
+        let (class, whole, paged) = (block.class, block.size, block.paged);
         let was_split = !block.is_alone();
         if fit::splits(&self.policy, class, whole, size) {
             let tail = self.cut(slot, size);

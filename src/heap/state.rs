@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::climb::Errand;
 use crate::policy::Policy;
 use crate::store::{Bins, Block, Fences, NONE, Segment, Slab, State};
-use crate::vocab::{Address, BlockId, Class, Order, PoolId, StreamId, Ticket, UNIT};
+use crate::vocab::{Address, BlockId, Class, Order, PoolId, Rung, StreamId, Ticket, UNIT};
 
 /// The free blocks of one side of one pool on one stream.
 #[derive(Clone, Debug)]
@@ -56,6 +56,8 @@ pub struct Heap {
     pub(super) next_order: u32,
     /// The policy collects by age.
     pub(super) collects: bool,
+    /// The ladder's second rung is the search: with nothing to poll for, a request begins there.
+    pub(super) searches_first: bool,
 }
 
 impl Heap {
@@ -65,6 +67,7 @@ impl Heap {
         Self {
             limit: policy.limit(total),
             collects: policy.collects() && total.is_some(),
+            searches_first: policy.ladder.rung(1) == Some(Rung::Search),
             policy,
             total,
             blocks: Slab::default(),
@@ -290,6 +293,7 @@ impl Heap {
             segment,
             lists,
             fences: 0,
+            class: self.lists[lists as usize].class,
             state,
             used: false,
             paged: page != 0,

@@ -104,6 +104,12 @@ impl Bins {
             return None;
         }
         let units = bytes.div_ceil(UNIT) as u32;
+        let class = self.next_class(class_of(units))?;
+        let smallest = *self.bins[class].near.last()?;
+        // Only a block of the request's own class can be too small.
+        if smallest.units() >= units {
+            return Some(smallest);
+        }
         self.at_or_after(Key(u128::from(units) << 96))
     }
 
@@ -114,7 +120,6 @@ impl Bins {
     }
 
     /// The first key that is not below `bound`.
-    #[inline]
     fn at_or_after(&self, bound: Key) -> Option<Key> {
         let class = class_of(bound.units());
         if let Some(bin) = self.bins.get(class)
@@ -155,12 +160,17 @@ impl Bins {
     pub fn insert(&mut self, key: Key) {
         let class = class_of(key.units());
         if class >= self.bins.len() {
-            self.bins.resize(class + 1, Bin::default());
+            self.grow(class);
         }
         self.bins[class].insert(key);
         self.words[class / 64] |= 1 << (class % 64);
         self.summary |= 1 << (class / 64);
         self.len += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self, class: usize) {
+        self.bins.resize(class + 1, Bin::default());
     }
 
     /// Takes a block out. Returns whether it was held.
@@ -225,19 +235,34 @@ impl Bin {
 
     #[inline]
     fn insert(&mut self, key: Key) {
-        if self.far.is_empty() || key < self.near[0] {
-            let place = at_or_above(&self.near, key);
-            self.near.insert(place, key);
-            if self.near.len() > CHUNK {
-                let smaller = self.near.split_off(CHUNK / 2);
-                self.far.push(core::mem::replace(&mut self.near, smaller));
+        match self.near.last() {
+            Some(&smallest) if key > smallest => self.insert_inside(key),
+            _ => {
+                self.near.push(key);
+                if self.near.len() > CHUNK {
+                    self.split_near();
+                }
             }
-            return;
         }
-        self.insert_far(key);
+    }
+
+    fn insert_inside(&mut self, key: Key) {
+        if !self.far.is_empty() && key > self.near[0] {
+            return self.insert_far(key);
+        }
+        let place = at_or_above(&self.near, key);
+        self.near.insert(place, key);
+        if self.near.len() > CHUNK {
+            self.split_near();
+        }
     }
 
     #[cold]
+    fn split_near(&mut self) {
+        let smaller = self.near.split_off(CHUNK / 2);
+        self.far.push(core::mem::replace(&mut self.near, smaller));
+    }
+
     fn insert_far(&mut self, key: Key) {
         let index = self.chunk_for(key).unwrap_or(0);
         let chunk = &mut self.far[index];
@@ -251,17 +276,30 @@ impl Bin {
 
     #[inline]
     fn remove(&mut self, key: Key) -> bool {
+        if self.near.last() != Some(&key) {
+            return self.remove_inside(key);
+        }
+        self.near.pop();
+        if self.near.is_empty() && !self.far.is_empty() {
+            self.refill_near();
+        }
+        true
+    }
+
+    fn remove_inside(&mut self, key: Key) -> bool {
         let place = at_or_above(&self.near, key);
         if place > 0 && self.near[place - 1] == key {
             self.near.remove(place - 1);
-            if self.near.is_empty()
-                && let Some(chunk) = self.far.pop()
-            {
-                self.near = chunk;
-            }
             return true;
         }
         self.remove_far(key)
+    }
+
+    #[cold]
+    fn refill_near(&mut self) {
+        if let Some(chunk) = self.far.pop() {
+            self.near = chunk;
+        }
     }
 
     fn remove_far(&mut self, key: Key) -> bool {
