@@ -87,7 +87,7 @@ impl Heap {
     #[inline]
     fn is_growable(&self, slot: u32) -> bool {
         let block = &self.blocks[slot];
-        block.paged && block.next != NONE && self.blocks[block.next].state == State::Unmapped
+        block.paged && self.blocks.get(block.next).is_some_and(|next| next.state == State::Unmapped)
     }
 
     /// Walks on from a fitting block while the next one could grow to less.
@@ -123,7 +123,7 @@ impl Heap {
         slot: u32,
         sink: &mut impl Observe,
     ) -> Output {
-        let block = &mut self.blocks[slot];
+        let block = &self.blocks[slot];
         debug_assert!(block.size >= size && matches!(block.state, State::Free), "T1 B3");
         let (class, whole, paged) = (block.class, block.size, block.paged);
         let was_split = !block.is_alone();
@@ -138,20 +138,22 @@ impl Heap {
         } else if was_split && !paged {
             sink.observe(Change::InactiveSplit { class, blocks: -1, bytes: -(whole as i64) });
         }
+        let id = self.id(slot);
         let block = &mut self.blocks[slot];
         block.state = State::Live;
         block.requested = bytes;
         block.ticket = ticket.0;
-        let address = Address(block.address);
+        let (address, given) = (Address(block.address), block.size);
+        let oversize = given >= self.policy.max_split;
         sink.observe(Change::Allocated {
             ticket,
             address,
-            bytes: block.size,
+            bytes: given,
             requested: bytes,
             class,
-            oversize: block.size >= self.policy.max_split,
+            oversize,
         });
-        Output::Served { ticket, block: self.id(slot), address }
+        Output::Served { ticket, block: id, address }
     }
 
     /// A size that cannot be meant: nothing is tried for it.

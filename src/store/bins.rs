@@ -78,7 +78,7 @@ struct Bin {
 #[derive(Clone, Debug, Default)]
 pub struct Bins {
     words: [u64; WORDS],
-    summary: u16,
+    summary: u64,
     bins: Vec<Bin>,
     len: usize,
 }
@@ -97,7 +97,7 @@ impl Bins {
     }
 
     /// The first block in the order that has at least `bytes`.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Key> {
         if bytes > MAX_BLOCK {
@@ -147,7 +147,7 @@ impl Bins {
         if rest != 0 {
             return Some(word * 64 + rest.trailing_zeros() as usize);
         }
-        let later = self.summary & (u16::MAX << word << 1);
+        let later = self.summary & (u64::MAX << word << 1);
         if later == 0 {
             return None;
         }
@@ -156,7 +156,7 @@ impl Bins {
     }
 
     /// Puts a free block in. The key must not be held already.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, key: Key) {
         let class = class_of(key.units());
         if class >= self.bins.len() {
@@ -174,21 +174,34 @@ impl Bins {
     }
 
     /// Takes a block out. Returns whether it was held.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, key: Key) -> bool {
         let class = class_of(key.units());
         let Some(bin) = self.bins.get_mut(class) else { return false };
-        if !bin.remove(key) {
+        if bin.near.last() == Some(&key) {
+            bin.near.pop();
+        } else if !bin.remove_inside(key) {
             return false;
         }
-        if bin.near.is_empty() {
-            self.words[class / 64] &= !(1 << (class % 64));
-            if self.words[class / 64] == 0 {
-                self.summary &= !(1 << (class / 64));
-            }
-        }
         self.len -= 1;
+        if bin.near.is_empty() {
+            self.close(class);
+        }
         true
+    }
+
+    /// The class has nothing near any more.
+    #[inline]
+    fn close(&mut self, class: usize) {
+        if let Some(chunk) = self.bins[class].far.pop() {
+            self.bins[class].near = chunk;
+            return;
+        }
+        let word = &mut self.words[class / 64];
+        *word &= !(1 << (class % 64));
+        if *word == 0 {
+            self.summary &= !(1 << (class / 64));
+        }
     }
 
     /// All blocks in order.
@@ -246,6 +259,7 @@ impl Bin {
         }
     }
 
+    #[inline(never)]
     fn insert_inside(&mut self, key: Key) {
         if !self.far.is_empty() && key > self.near[0] {
             return self.insert_far(key);
@@ -274,18 +288,7 @@ impl Bin {
         }
     }
 
-    #[inline]
-    fn remove(&mut self, key: Key) -> bool {
-        if self.near.last() != Some(&key) {
-            return self.remove_inside(key);
-        }
-        self.near.pop();
-        if self.near.is_empty() && !self.far.is_empty() {
-            self.refill_near();
-        }
-        true
-    }
-
+    #[inline(never)]
     fn remove_inside(&mut self, key: Key) -> bool {
         let place = at_or_above(&self.near, key);
         if place > 0 && self.near[place - 1] == key {
@@ -293,13 +296,6 @@ impl Bin {
             return true;
         }
         self.remove_far(key)
-    }
-
-    #[cold]
-    fn refill_near(&mut self) {
-        if let Some(chunk) = self.far.pop() {
-            self.near = chunk;
-        }
     }
 
     fn remove_far(&mut self, key: Key) -> bool {
