@@ -129,7 +129,6 @@ impl<C: Contender> Holes<C> {
         for place in (1..sizes.len()).rev() {
             sizes.swap(place, rng.below(place as u64 + 1) as usize);
         }
-        sizes.truncate(4096);
         let out = std::array::from_fn(|place| {
             contender.alloc(u64::from(sizes[place % sizes.len()]) * UNIT)
         });

@@ -17,11 +17,11 @@ use alloc::vec::Vec;
 use crate::vocab::UNIT;
 
 /// Classes an octave, as a power of two.
-const STEP_BITS: u32 = 5;
+const STEP_BITS: u32 = 7;
 /// Keys in a chunk at the most.
 const CHUNK: usize = 64;
 /// Words of the bitmap: enough for every size below 2^32 units.
-const WORDS: usize = 14;
+const WORDS: usize = 52;
 
 /// The largest block the bins can hold, in bytes: 2 TiB less one unit.
 pub const MAX_BLOCK: u64 = UNIT * u32::MAX as u64;
@@ -75,12 +75,19 @@ struct Bin {
 }
 
 /// The free blocks of one list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Bins {
     words: [u64; WORDS],
+    /// Which words are not 0.
     summary: u64,
     bins: Vec<Bin>,
     len: usize,
+}
+
+impl Default for Bins {
+    fn default() -> Self {
+        Self { words: [0; WORDS], summary: 0, bins: Vec::new(), len: 0 }
+    }
 }
 
 impl Bins {
