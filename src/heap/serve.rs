@@ -3,7 +3,7 @@
 use super::climb::{Errand, Request};
 use super::state::Heap;
 use crate::policy::{fit, grow, size};
-use crate::store::{NONE, State};
+use crate::store::{Block, Key, NONE, Slab, State};
 use crate::vocab::{Address, Change, Class, Observe, Output, PoolId, StreamId, Ticket};
 
 impl Heap {
@@ -69,9 +69,23 @@ impl Heap {
             let side = &self.lists[lists as usize];
             self.pools[side.pool.0 as usize].searches[side.class as usize] += 1;
         }
-        let bins = &self.lists[lists as usize].bins;
-        let mut key = bins.find(size)?;
-        if self.policy.prefer_ungrowable && self.is_growable(key.slot()) {
+        let (policy, blocks) = (&self.policy, &self.blocks);
+        let fits_at_once = |key: Key| {
+            fit::accepts(policy, key.bytes(), size)
+                && !(policy.prefer_ungrowable && is_growable(blocks, key.slot()))
+        };
+        let bins = &mut self.lists[lists as usize].bins;
+        match bins.take_smallest(size, fits_at_once) {
+            Some(key) => Some(key.slot()),
+            None => self.search_on(lists, size),
+        }
+    }
+
+    /// The whole search.
+    #[inline(never)]
+    fn search_on(&mut self, lists: u32, size: u64) -> Option<u32> {
+        let mut key = self.lists[lists as usize].bins.find(size)?;
+        if self.policy.prefer_ungrowable && is_growable(&self.blocks, key.slot()) {
             key = self.least_growable(lists, key);
         }
         if !fit::accepts(&self.policy, key.bytes(), size) {
@@ -82,17 +96,9 @@ impl Heap {
         Some(key.slot())
     }
 
-    /// Whether there is address space without memory behind a block. Where there is none the block can grow to
-    /// no less than any later one in the order.
-    #[inline]
-    fn is_growable(&self, slot: u32) -> bool {
-        let block = &self.blocks[slot];
-        block.paged && self.blocks.get(block.next).is_some_and(|next| next.state == State::Unmapped)
-    }
-
     /// Walks on from a fitting block while the next one could grow to less.
     /// Source of the rule: PyTorch, for page-mapped blocks "size" is what they can expand to.
-    fn least_growable(&self, lists: u32, mut key: crate::store::Key) -> crate::store::Key {
+    fn least_growable(&self, lists: u32, mut key: Key) -> Key {
         let bins = &self.lists[lists as usize].bins;
         let mut reach = self.growable(key.slot());
         while let Some(next) = bins.after(key) {
@@ -108,7 +114,7 @@ impl Heap {
     /// What a free block could grow to: itself and the address space behind it.
     fn growable(&self, slot: u32) -> u64 {
         let block = &self.blocks[slot];
-        let behind = if self.is_growable(slot) { self.blocks[block.next].size } else { 0 };
+        let behind = if is_growable(&self.blocks, slot) { self.blocks[block.next].size } else { 0 };
         block.size + behind
     }
 
@@ -178,4 +184,12 @@ impl Heap {
         let errand = Errand::alloc(ticket, request);
         self.fail(errand, request, sink)
     }
+}
+
+/// Whether there is address space without memory behind a block. Where there is none the block can grow to no less
+/// than any later one in the order.
+#[inline]
+fn is_growable(blocks: &Slab<Block>, slot: u32) -> bool {
+    let block = &blocks[slot];
+    block.paged && blocks.get(block.next).is_some_and(|next| next.state == State::Unmapped)
 }

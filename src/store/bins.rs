@@ -104,19 +104,12 @@ impl Bins {
     }
 
     /// The first block in the order that has at least `bytes`.
-    #[inline(always)]
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Key> {
         if bytes > MAX_BLOCK {
             return None;
         }
         let units = bytes.div_ceil(UNIT) as u32;
-        let class = self.next_class(class_of(units))?;
-        let smallest = *self.bins[class].near.last()?;
-        // Only a block of the request's own class can be too small.
-        if smallest.units() >= units {
-            return Some(smallest);
-        }
         self.at_or_after(Key(u128::from(units) << 96))
     }
 
@@ -166,18 +159,42 @@ impl Bins {
     #[inline(always)]
     pub fn insert(&mut self, key: Key) {
         let class = class_of(key.units());
-        if class >= self.bins.len() {
-            self.grow(class);
+        match self.bins.get_mut(class) {
+            Some(bin) => bin.insert(key),
+            None => self.open(class, key),
         }
-        self.bins[class].insert(key);
         self.words[class / 64] |= 1 << (class % 64);
         self.summary |= 1 << (class / 64);
         self.len += 1;
     }
 
     #[cold]
-    fn grow(&mut self, class: usize) {
+    fn open(&mut self, class: usize, key: Key) {
         self.bins.resize(class + 1, Bin::default());
+        self.bins[class].insert(key);
+    }
+
+    /// Takes out the first block that has at least `bytes`, if it is the smallest of its class and is accepted.
+    /// Nearly every search ends so; `None` means only that this one did not.
+    #[inline(always)]
+    pub fn take_smallest(&mut self, bytes: u64, accepts: impl FnOnce(Key) -> bool) -> Option<Key> {
+        if bytes > MAX_BLOCK {
+            return None;
+        }
+        let units = bytes.div_ceil(UNIT) as u32;
+        let class = self.next_class(class_of(units))?;
+        let near = &mut self.bins[class].near;
+        let smallest = *near.last()?;
+        // Only a block of the request's own class can be too small.
+        if smallest.units() < units || !accepts(smallest) {
+            return None;
+        }
+        near.pop();
+        self.len -= 1;
+        if near.is_empty() {
+            self.close(class);
+        }
+        Some(smallest)
     }
 
     /// Takes a block out. Returns whether it was held.
