@@ -57,7 +57,7 @@ fn measure<C: Contender>(
     scene: &str,
     make: impl Fn() -> Box<dyn Work>,
 ) {
-    let mut work = None;
+    let mut work: Option<Box<dyn Work>> = None;
     criterion.bench_function(&format!("{scene}/{}", C::NAME), |bencher| {
         let work = work.get_or_insert_with(&make);
         bencher.iter_custom(|count| table.time(scene, C::NAME, count, |count| work.pairs(count)));

@@ -70,10 +70,7 @@ fn training(events: usize) -> Recording {
         }
     }
     trace.events.truncate(events);
-    let mut recording = Recording::default();
-    recording.has_pool_ids = true;
-    recording.devices.push(trace);
-    recording
+    Recording { has_pool_ids: true, devices: vec![trace], ..Recording::default() }
 }
 
 fn alloc(trace: &mut DeviceTrace, bytes: u64) -> u32 {

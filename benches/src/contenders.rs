@@ -238,13 +238,13 @@ impl Contender for Offset {
 
 type Tlsf = rlsf::Tlsf<'static, u32, u32, 30, 32>;
 
-/// The crate `rlsf`. Its range is real memory, given back when it goes.
+/// The crate `rlsf`.
 #[derive(Debug)]
 pub struct Rlsf {
     tlsf: Tlsf,
 }
 
-const HALF_KIB: Layout = match Layout::from_size_align(1, 64) {
+const ALIGNED: Layout = match Layout::from_size_align(1, 64) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
@@ -253,7 +253,7 @@ impl Contender for Rlsf {
     type Block = NonNull<u8>;
     const NAME: &'static str = "rlsf";
 
-    /// The range is leaked: pages that no header touches cost nothing.
+    /// Its range is address space that is never given back: only pages that hold a header become memory.
     fn new(spec: Spec) -> Self {
         let range: &'static mut [MaybeUninit<u8>] =
             Box::leak(Box::<[u8]>::new_uninit_slice(spec.bytes as usize));
@@ -265,7 +265,7 @@ impl Contender for Rlsf {
     #[inline]
     fn alloc(&mut self, bytes: u64) -> NonNull<u8> {
         let size = bytes.next_multiple_of(UNIT) as usize;
-        let layout = Layout::from_size_align(size, HALF_KIB.align()).expect("a power of two");
+        let layout = Layout::from_size_align(size, ALIGNED.align()).expect("a power of two");
         self.tlsf.allocate(layout).expect("the range holds the work")
     }
 
@@ -274,7 +274,7 @@ impl Contender for Rlsf {
         // SAFETY: `block` came from `alloc` of the same arena with this alignment, and each is freed once.
         #[allow(unsafe_code)]
         unsafe {
-            self.tlsf.deallocate(block, HALF_KIB.align());
+            self.tlsf.deallocate(block, ALIGNED.align());
         }
     }
 }

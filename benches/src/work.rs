@@ -90,7 +90,7 @@ impl<C: Contender> Work for Mixed<C> {
     fn pairs(&mut self, count: u64) {
         for _ in 0..count {
             let random = self.rng.bits();
-            let victim = ((random >> 32) * self.live.len() as u64 >> 32) as usize;
+            let victim = (((random >> 32) * self.live.len() as u64) >> 32) as usize;
             self.contender.free(self.live[victim]);
             let bytes = u64::from(self.sizes[random as usize % 4096]) * UNIT;
             self.live[victim] = self.contender.alloc(bytes);

@@ -118,7 +118,7 @@ mod tests {
             sizes.sort_unstable();
             for bytes in sizes {
                 let rounded = round(&policy, bytes);
-                assert!(rounded >= bytes && rounded % UNIT == 0);
+                assert!(rounded >= bytes && rounded.is_multiple_of(UNIT));
                 assert_eq!(round(&policy, rounded), rounded, "{bytes} with {divisions}");
                 assert!(rounded >= last.1, "{bytes} rounds below {}", last.0);
                 let class = class(&policy, rounded);
