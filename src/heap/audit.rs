@@ -81,8 +81,9 @@ impl Heap {
             check(block.size > 0 && block.size.is_multiple_of(UNIT), "U1", || {
                 format!("block at {at:#x} has {} bytes", block.size)
             })?;
-            check(block.paged == segment.is_paged(), "B1", || {
-                format!("block at {at:#x}: paged differs")
+            let class = self.lists[segment.lists as usize].class;
+            check(block.paged == segment.is_paged() && block.class == class, "B1", || {
+                format!("block at {at:#x}: paged or class differs")
             })?;
             if prev != NONE {
                 self.audit_neighbours(&self.blocks[prev], block)?;

@@ -5,7 +5,7 @@
 
 use super::climb::{Errand, Job, Phase};
 use super::state::Heap;
-use crate::store::{NONE, State};
+use crate::store::{Block, State};
 use crate::vocab::{
     Address, Answer, BlockId, Change, Fault, Observe, Output, PoolId, Serial, StreamId, Ticket,
     Want,
@@ -15,19 +15,20 @@ impl Heap {
     #[inline]
     pub(super) fn free(&mut self, id: BlockId, sink: &mut impl Observe) -> Output {
         let slot = id.index;
-        if !self.blocks.holds(slot, id.generation) || self.blocks[slot].state != State::Live {
+        let held = self.blocks.held_mut(slot, id.generation);
+        let Some(block) = held.filter(|block| block.state == State::Live) else {
             return Output::Refused { fault: Fault::UnknownBlock };
-        }
-        self.blocks.renew(slot);
-        let block = &self.blocks[slot];
+        };
         sink.observe(Change::FreeRequested {
             ticket: Ticket(block.ticket),
             address: Address(block.address),
             bytes: block.size,
-            class: self.lists[block.lists as usize].class,
+            class: block.class,
             oversize: block.size >= self.policy.max_split,
         });
-        if block.used {
+        let used = block.used;
+        self.blocks.renew(slot);
+        if used {
             return self.drain(slot);
         }
         self.complete(slot, sink);
@@ -151,8 +152,7 @@ impl Heap {
     pub(super) fn complete(&mut self, slot: u32, sink: &mut impl Observe) {
         let block = &mut self.blocks[slot];
         block.state = State::Free;
-        let paged = block.paged;
-        let class = self.lists[block.lists as usize].class;
+        let (class, paged) = (block.class, block.paged);
         sink.observe(Change::FreeCompleted {
             ticket: Ticket(block.ticket),
             address: Address(block.address),
@@ -177,20 +177,26 @@ impl Heap {
     #[inline]
     pub(super) fn merge_free(&mut self, slot: u32) -> (i64, u64) {
         let (mut gone, mut bytes) = (0, 0);
-        let prev = self.blocks[slot].prev;
-        if prev != NONE && self.blocks[prev].state == State::Free {
+        let Block { prev, next, .. } = self.blocks[slot];
+        if let Some(size) = self.size_if_free(prev) {
             self.unshelve(prev);
-            bytes += self.blocks[prev].size;
+            bytes += size;
             gone += 1;
             self.absorb_prev(slot);
         }
-        let next = self.blocks[slot].next;
-        if next != NONE && self.blocks[next].state == State::Free {
+        if let Some(size) = self.size_if_free(next) {
             self.unshelve(next);
-            bytes += self.blocks[next].size;
+            bytes += size;
             gone += 1;
             self.absorb_next(slot);
         }
         (gone, bytes)
+    }
+
+    /// The size of the block in this slot if there is one and it is free. [`NONE`](crate::store::NONE) is no slot.
+    #[inline]
+    fn size_if_free(&self, slot: u32) -> Option<u64> {
+        let block = self.blocks.get(slot)?;
+        (block.state == State::Free).then_some(block.size)
     }
 }

@@ -3,8 +3,8 @@
 use super::climb::{Errand, Request};
 use super::state::Heap;
 use crate::policy::{fit, grow, size};
-use crate::store::{NONE, State};
-use crate::vocab::{Address, Change, Class, Observe, Output, PoolId, Rung, StreamId, Ticket};
+use crate::store::{Block, Key, NONE, Slab, State};
+use crate::vocab::{Address, Change, Class, Observe, Output, PoolId, StreamId, Ticket};
 
 impl Heap {
     #[inline]
@@ -27,7 +27,7 @@ impl Heap {
         let lists = self.lists_of(pool, class, stream);
         // With no pending frees a poll has nothing to do, and most requests end at the search.
         if self.fences.is_idle()
-            && self.policy.ladder.rung(1) == Some(Rung::Search)
+            && self.searches_first
             && let Some(slot) = self.search(lists, rounded)
         {
             return self.hand_out(ticket, bytes, rounded, slot, sink);
@@ -69,9 +69,23 @@ impl Heap {
             let side = &self.lists[lists as usize];
             self.pools[side.pool.0 as usize].searches[side.class as usize] += 1;
         }
-        let bins = &self.lists[lists as usize].bins;
-        let mut key = bins.find(size)?;
-        if self.policy.prefer_ungrowable && self.blocks[key.slot()].paged {
+        let (policy, blocks) = (&self.policy, &self.blocks);
+        let fits_at_once = |key: Key| {
+            fit::accepts(policy, key.bytes(), size)
+                && !(policy.prefer_ungrowable && is_growable(blocks, key.slot()))
+        };
+        let bins = &mut self.lists[lists as usize].bins;
+        match bins.take_smallest(size, fits_at_once) {
+            Some(key) => Some(key.slot()),
+            None => self.search_on(lists, size),
+        }
+    }
+
+    /// The whole search.
+    #[inline(never)]
+    fn search_on(&mut self, lists: u32, size: u64) -> Option<u32> {
+        let mut key = self.lists[lists as usize].bins.find(size)?;
+        if self.policy.prefer_ungrowable && is_growable(&self.blocks, key.slot()) {
             key = self.least_growable(lists, key);
         }
         if !fit::accepts(&self.policy, key.bytes(), size) {
@@ -84,7 +98,7 @@ impl Heap {
 
     /// Walks on from a fitting block while the next one could grow to less.
     /// Source of the rule: PyTorch, for page-mapped blocks "size" is what they can expand to.
-    fn least_growable(&self, lists: u32, mut key: crate::store::Key) -> crate::store::Key {
+    fn least_growable(&self, lists: u32, mut key: Key) -> Key {
         let bins = &self.lists[lists as usize].bins;
         let mut reach = self.growable(key.slot());
         while let Some(next) = bins.after(key) {
@@ -100,11 +114,7 @@ impl Heap {
     /// What a free block could grow to: itself and the address space behind it.
     fn growable(&self, slot: u32) -> u64 {
         let block = &self.blocks[slot];
-        let behind = match block.next {
-            NONE => 0,
-            next if self.blocks[next].state == State::Unmapped => self.blocks[next].size,
-            _ => 0,
-        };
+        let behind = if is_growable(&self.blocks, slot) { self.blocks[block.next].size } else { 0 };
         block.size + behind
     }
 
@@ -119,10 +129,9 @@ impl Heap {
         slot: u32,
         sink: &mut impl Observe,
     ) -> Output {
-        let block = &mut self.blocks[slot];
+        let block = &self.blocks[slot];
         debug_assert!(block.size >= size && matches!(block.state, State::Free), "T1 B3");
-        let (class, whole, paged) =
-            (self.lists[block.lists as usize].class, block.size, block.paged);
+        let (class, whole, paged) = (block.class, block.size, block.paged);
         let was_split = !block.is_alone();
         if fit::splits(&self.policy, class, whole, size) {
             let tail = self.cut(slot, size);
@@ -135,20 +144,22 @@ impl Heap {
         } else if was_split && !paged {
             sink.observe(Change::InactiveSplit { class, blocks: -1, bytes: -(whole as i64) });
         }
+        let id = self.id(slot);
         let block = &mut self.blocks[slot];
         block.state = State::Live;
         block.requested = bytes;
         block.ticket = ticket.0;
-        let address = Address(block.address);
+        let (address, given) = (Address(block.address), block.size);
+        let oversize = given >= self.policy.max_split;
         sink.observe(Change::Allocated {
             ticket,
             address,
-            bytes: block.size,
+            bytes: given,
             requested: bytes,
             class,
-            oversize: block.size >= self.policy.max_split,
+            oversize,
         });
-        Output::Served { ticket, block: self.id(slot), address }
+        Output::Served { ticket, block: id, address }
     }
 
     /// A size that cannot be meant: nothing is tried for it.
@@ -173,4 +184,12 @@ impl Heap {
         let errand = Errand::alloc(ticket, request);
         self.fail(errand, request, sink)
     }
+}
+
+/// Whether there is address space without memory behind a block. Where there is none the block can grow to no less
+/// than any later one in the order.
+#[inline]
+fn is_growable(blocks: &Slab<Block>, slot: u32) -> bool {
+    let block = &blocks[slot];
+    block.paged && blocks.get(block.next).is_some_and(|next| next.state == State::Unmapped)
 }

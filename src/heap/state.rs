@@ -61,6 +61,8 @@ pub struct Heap {
     pub(super) next_order: u32,
     /// The policy collects by age.
     pub(super) collects: bool,
+    /// The ladder's second rung is the search: with nothing to poll for, a request begins there.
+    pub(super) searches_first: bool,
 }
 
 impl Heap {
@@ -70,6 +72,7 @@ impl Heap {
         Self {
             limit: policy.limit(total),
             collects: policy.collects() && total.is_some(),
+            searches_first: policy.ladder.rung(1) == Some(Rung::Search),
             policy,
             total,
             blocks: Slab::default(),
@@ -188,7 +191,7 @@ impl Heap {
     }
 
     /// Puts a free block into its bin (**F1**).
-    #[inline]
+    #[inline(always)]
     pub(super) fn shelve(&mut self, slot: u32) {
         let lists = self.blocks[slot].lists as usize;
         if self.collects {
@@ -226,16 +229,23 @@ impl Heap {
     pub(super) fn cut(&mut self, slot: u32, front: u64) -> u32 {
         let block = &mut self.blocks[slot];
         debug_assert!(front > 0 && front < block.size && front.is_multiple_of(UNIT), "T2");
-        let mut rest = block.clone();
-        rest.address += front;
-        rest.size -= front;
-        rest.prev = slot;
+        let next = block.next;
+        let rest = Block {
+            address: block.address + front,
+            size: block.size - front,
+            prev: slot,
+            next,
+            requested: 0,
+            ticket: 0,
+            fences: 0,
+            used: false,
+            ..*block
+        };
         block.size = front;
-        let next = rest.next;
         let rest = self.blocks.insert(rest);
         self.blocks[slot].next = rest;
-        if next != NONE {
-            self.blocks[next].prev = rest;
+        if let Some(next) = self.blocks.get_mut(next) {
+            next.prev = rest;
         }
         rest
     }
@@ -244,24 +254,20 @@ impl Heap {
     #[inline]
     pub(super) fn absorb_next(&mut self, slot: u32) {
         let next = self.blocks[slot].next;
-        let (size, after) = (self.blocks[next].size, self.blocks[next].next);
+        let Block { size, next: after, .. } = *self.blocks.remove(next);
         let block = &mut self.blocks[slot];
         block.size += size;
         block.next = after;
-        if after != NONE {
-            self.blocks[after].prev = slot;
+        if let Some(after) = self.blocks.get_mut(after) {
+            after.prev = slot;
         }
-        self.blocks.remove(next);
     }
 
     /// Joins the block before `slot` to it; that one must be in no list.
     #[inline]
     pub(super) fn absorb_prev(&mut self, slot: u32) {
         let prev = self.blocks[slot].prev;
-        let (address, size, before) = {
-            let block = &self.blocks[prev];
-            (block.address, block.size, block.prev)
-        };
+        let Block { address, size, prev: before, .. } = *self.blocks.remove(prev);
         let block = &mut self.blocks[slot];
         block.address = address;
         block.size += size;
@@ -272,7 +278,6 @@ impl Heap {
         } else {
             self.blocks[before].next = slot;
         }
-        self.blocks.remove(prev);
     }
 
     /// A new segment with one block over all of it, in no list yet.
@@ -304,6 +309,7 @@ impl Heap {
             segment,
             lists,
             fences: 0,
+            class: self.lists[lists as usize].class,
             state,
             used: false,
             paged: page != 0,

@@ -458,6 +458,18 @@ impl Stats {
         self.check_held(class, metric);
     }
 
+    #[cold]
+    #[inline(never)]
+    fn oversize_out(&mut self) {
+        self.oversize_allocations.enter(1);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn oversize_back(&mut self) {
+        self.oversize_allocations.leave(1);
+    }
+
     /// Everything but a block's own life.
     #[cold]
     #[inline(never)]
@@ -488,9 +500,10 @@ impl Stats {
             Change::Retried => self.counters.alloc_retries += 1,
             Change::RanOut { .. } => self.counters.ooms += 1,
             Change::Synchronized => self.counters.sync_all_streams += 1,
-            Change::Allocated { .. } => self.oversize_allocations.enter(1),
-            Change::FreeRequested { .. } => self.oversize_allocations.leave(1),
-            Change::FreeCompleted { .. } | Change::InactiveSplit { .. } => {}
+            Change::Allocated { .. }
+            | Change::FreeRequested { .. }
+            | Change::FreeCompleted { .. }
+            | Change::InactiveSplit { .. } => {}
         }
     }
 }
@@ -502,13 +515,13 @@ impl Observe for Stats {
             Change::Allocated { bytes, requested, class, oversize, .. } => {
                 self.block_out(class, bytes, requested);
                 if oversize {
-                    self.observe_rare(change);
+                    self.oversize_out();
                 }
             }
             Change::FreeRequested { bytes, class, oversize, .. } => {
                 self.block_back(class, bytes);
                 if oversize {
-                    self.observe_rare(change);
+                    self.oversize_back();
                 }
             }
             Change::FreeCompleted { bytes, requested, class, .. } => {

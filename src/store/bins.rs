@@ -17,11 +17,11 @@ use alloc::vec::Vec;
 use crate::vocab::UNIT;
 
 /// Classes an octave, as a power of two.
-const STEP_BITS: u32 = 5;
+const STEP_BITS: u32 = 7;
 /// Keys in a chunk at the most.
 const CHUNK: usize = 64;
 /// Words of the bitmap: enough for every size below 2^32 units.
-const WORDS: usize = 14;
+const WORDS: usize = 52;
 
 /// The largest block the bins can hold, in bytes: 2 TiB less one unit.
 pub const MAX_BLOCK: u64 = UNIT * u32::MAX as u64;
@@ -75,12 +75,19 @@ struct Bin {
 }
 
 /// The free blocks of one list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Bins {
     words: [u64; WORDS],
-    summary: u16,
+    /// Which words are not 0.
+    summary: u64,
     bins: Vec<Bin>,
     len: usize,
+}
+
+impl Default for Bins {
+    fn default() -> Self {
+        Self { words: [0; WORDS], summary: 0, bins: Vec::new(), len: 0 }
+    }
 }
 
 impl Bins {
@@ -97,7 +104,6 @@ impl Bins {
     }
 
     /// The first block in the order that has at least `bytes`.
-    #[inline]
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Key> {
         if bytes > MAX_BLOCK {
@@ -114,7 +120,6 @@ impl Bins {
     }
 
     /// The first key that is not below `bound`.
-    #[inline]
     fn at_or_after(&self, bound: Key) -> Option<Key> {
         let class = class_of(bound.units());
         if let Some(bin) = self.bins.get(class)
@@ -142,7 +147,7 @@ impl Bins {
         if rest != 0 {
             return Some(word * 64 + rest.trailing_zeros() as usize);
         }
-        let later = self.summary & (u16::MAX << word << 1);
+        let later = self.summary & (u64::MAX << word << 1);
         if later == 0 {
             return None;
         }
@@ -151,34 +156,76 @@ impl Bins {
     }
 
     /// Puts a free block in. The key must not be held already.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, key: Key) {
         let class = class_of(key.units());
-        if class >= self.bins.len() {
-            self.bins.resize(class + 1, Bin::default());
+        match self.bins.get_mut(class) {
+            Some(bin) => bin.insert(key),
+            None => self.open(class, key),
         }
-        self.bins[class].insert(key);
         self.words[class / 64] |= 1 << (class % 64);
         self.summary |= 1 << (class / 64);
         self.len += 1;
     }
 
+    #[cold]
+    fn open(&mut self, class: usize, key: Key) {
+        self.bins.resize(class + 1, Bin::default());
+        self.bins[class].insert(key);
+    }
+
+    /// Takes out the first block that has at least `bytes`, if it is the smallest of its class and is accepted.
+    /// Nearly every search ends so; `None` means only that this one did not.
+    #[inline(always)]
+    pub fn take_smallest(&mut self, bytes: u64, accepts: impl FnOnce(Key) -> bool) -> Option<Key> {
+        if bytes > MAX_BLOCK {
+            return None;
+        }
+        let units = bytes.div_ceil(UNIT) as u32;
+        let class = self.next_class(class_of(units))?;
+        let near = &mut self.bins[class].near;
+        let smallest = *near.last()?;
+        // Only a block of the request's own class can be too small.
+        if smallest.units() < units || !accepts(smallest) {
+            return None;
+        }
+        near.pop();
+        self.len -= 1;
+        if near.is_empty() {
+            self.close(class);
+        }
+        Some(smallest)
+    }
+
     /// Takes a block out. Returns whether it was held.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, key: Key) -> bool {
         let class = class_of(key.units());
         let Some(bin) = self.bins.get_mut(class) else { return false };
-        if !bin.remove(key) {
+        if bin.near.last() == Some(&key) {
+            bin.near.pop();
+        } else if !bin.remove_inside(key) {
             return false;
         }
-        if bin.near.is_empty() {
-            self.words[class / 64] &= !(1 << (class % 64));
-            if self.words[class / 64] == 0 {
-                self.summary &= !(1 << (class / 64));
-            }
-        }
         self.len -= 1;
+        if bin.near.is_empty() {
+            self.close(class);
+        }
         true
+    }
+
+    /// The class has nothing near any more.
+    #[inline]
+    fn close(&mut self, class: usize) {
+        if let Some(chunk) = self.bins[class].far.pop() {
+            self.bins[class].near = chunk;
+            return;
+        }
+        let word = &mut self.words[class / 64];
+        *word &= !(1 << (class % 64));
+        if *word == 0 {
+            self.summary &= !(1 << (class / 64));
+        }
     }
 
     /// All blocks in order.
@@ -225,19 +272,35 @@ impl Bin {
 
     #[inline]
     fn insert(&mut self, key: Key) {
-        if self.far.is_empty() || key < self.near[0] {
-            let place = at_or_above(&self.near, key);
-            self.near.insert(place, key);
-            if self.near.len() > CHUNK {
-                let smaller = self.near.split_off(CHUNK / 2);
-                self.far.push(core::mem::replace(&mut self.near, smaller));
+        match self.near.last() {
+            Some(&smallest) if key > smallest => self.insert_inside(key),
+            _ => {
+                self.near.push(key);
+                if self.near.len() > CHUNK {
+                    self.split_near();
+                }
             }
-            return;
         }
-        self.insert_far(key);
+    }
+
+    #[inline(never)]
+    fn insert_inside(&mut self, key: Key) {
+        if !self.far.is_empty() && key > self.near[0] {
+            return self.insert_far(key);
+        }
+        let place = at_or_above(&self.near, key);
+        self.near.insert(place, key);
+        if self.near.len() > CHUNK {
+            self.split_near();
+        }
     }
 
     #[cold]
+    fn split_near(&mut self) {
+        let smaller = self.near.split_off(CHUNK / 2);
+        self.far.push(core::mem::replace(&mut self.near, smaller));
+    }
+
     fn insert_far(&mut self, key: Key) {
         let index = self.chunk_for(key).unwrap_or(0);
         let chunk = &mut self.far[index];
@@ -249,16 +312,11 @@ impl Bin {
         }
     }
 
-    #[inline]
-    fn remove(&mut self, key: Key) -> bool {
+    #[inline(never)]
+    fn remove_inside(&mut self, key: Key) -> bool {
         let place = at_or_above(&self.near, key);
         if place > 0 && self.near[place - 1] == key {
             self.near.remove(place - 1);
-            if self.near.is_empty()
-                && let Some(chunk) = self.far.pop()
-            {
-                self.near = chunk;
-            }
             return true;
         }
         self.remove_far(key)

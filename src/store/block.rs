@@ -18,7 +18,7 @@
 //! **B3** these are the only transitions.
 
 use super::bins::Key;
-use crate::vocab::UNIT;
+use crate::vocab::{Class, UNIT};
 
 /// No block, in links between blocks.
 pub const NONE: u32 = u32::MAX;
@@ -64,6 +64,8 @@ pub struct Block {
     pub lists: u32,
     /// Fences outstanding, while draining (**E1**: never 0 then).
     pub fences: u32,
+    /// The side of the pool of its lists.
+    pub class: Class,
     /// What it is.
     pub state: State,
     /// Other streams were named for it.

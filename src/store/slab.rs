@@ -41,14 +41,15 @@ impl<T> Slab<T> {
         index
     }
 
-    /// Empties a slot.
+    /// Empties a slot. What it held stays to be looked at until the slot is let again.
     #[inline]
-    pub fn remove(&mut self, index: u32) {
+    pub fn remove(&mut self, index: u32) -> &T {
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.let_out, "A1");
         slot.let_out = false;
         slot.generation = slot.generation.wrapping_add(1);
         self.vacant.push(index);
+        &slot.value
     }
 
     /// Makes every id handed out for this slot stale; its value stays.
@@ -72,6 +73,26 @@ impl<T> Slab<T> {
         self.slots
             .get(index as usize)
             .is_some_and(|slot| slot.let_out && slot.generation == generation)
+    }
+
+    /// The value of a slot, if there is such a slot; of a vacant one, what it held last.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize).map(|slot| &slot.value)
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize).map(|slot| &mut slot.value)
+    }
+
+    /// The value of a slot, if the slot is let in this generation.
+    #[inline]
+    pub fn held_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        (slot.let_out && slot.generation == generation).then_some(&mut slot.value)
     }
 
     /// Occupied slots in slot order.
