@@ -1,15 +1,15 @@
 //! Grow: how the twin gets memory from its device.
 //!
-//! Owns the plan of a growth: a whole segment, or the pages missing from the lowest place where they would make
-//! room. Asked only by the ladder. Never knows what was tried before.
+//! Owns the plan of a growth: a whole segment, or the pages missing from the lowest place where
+//! they would make room. Asked only by the ladder. Never knows what was tried before.
 
 use super::{Block, Home, Segment, Twin};
 use crate::policy::{LimitCheck, grow};
 use crate::vocab::{BlockState, Ticket};
 
 impl Twin {
-    /// A free block of at least `rounded` bytes with fresh memory in it. Map operations that succeeded before one
-    /// failed keep their memory.
+    /// A free block of at least `rounded` bytes with fresh memory in it. Map operations that
+    /// succeeded before one failed keep their memory.
     pub(super) fn grow(&mut self, home: Home, rounded: u64) -> Option<u64> {
         let segment = grow::segment_bytes(&self.policy, rounded);
         let Some(page) = grow::page_bytes(&self.policy, home.class) else {
@@ -52,9 +52,16 @@ impl Twin {
         Some(base)
     }
 
+    /// A new address range; a shorter one where the device has no space for the whole.
     fn new_range(&mut self, home: Home, rounded: u64, page: u64) -> Option<u64> {
-        let bytes = grow::range_bytes(self.total, page, rounded);
-        let base = self.device.reserve_range(bytes)?.0;
+        let lengths = [
+            grow::range_bytes(self.total, page, rounded),
+            grow::frugal_range_bytes(page, rounded),
+            rounded.next_multiple_of(page),
+        ];
+        let mut ranges = lengths.into_iter();
+        let (base, bytes) = ranges
+            .find_map(|bytes| self.device.reserve_range(bytes).map(|base| (base.0, bytes)))?;
         self.add_segment(base, bytes, home, Some(page), BlockState::Unmapped);
         Some(base)
     }
@@ -76,7 +83,8 @@ impl Twin {
         self.blocks.push(Block { segment, address, bytes, state, ticket, requested, uses, born });
     }
 
-    /// Where room can be made: from the lowest gap, or the free block before it, on through free blocks and gaps.
+    /// Where room can be made: from the lowest gap, or the free block before it, on through free
+    /// blocks and gaps.
     fn place(&self, home: Home, rounded: u64) -> Option<u64> {
         let unmapped =
             |block: &&Block| block.state == BlockState::Unmapped && self.home(block) == home;
@@ -97,7 +105,8 @@ impl Twin {
         run.take_while(usable).map(|block| block.bytes).sum()
     }
 
-    /// What must be mapped so that `rounded` bytes are free from `start` on: each gap's address and bytes.
+    /// What must be mapped so that `rounded` bytes are free from `start` on: each gap's address and
+    /// bytes.
     fn gaps(&self, start: u64, rounded: u64, page: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut missing = rounded;
