@@ -179,3 +179,14 @@ fn a_shrunk_run_can_be_pasted_and_replayed() {
     let duel = replay(run.name, run.arena, &run.ops);
     assert!(duel.heap().is_settled());
 }
+
+/// Two oversize blocks are together exactly what is needed: the third stays.
+#[test]
+fn no_more_oversize_blocks_are_released_than_needed() {
+    let arena = Arena { capacity: 80 * 1024, granule: 2048, immediate: true };
+    let third = Op::Alloc(26 * 1024, 0, 0);
+    let frees = [Op::Free(0); 3];
+    let whole = Op::Alloc(52 * 1024, 0, 0);
+    let duel = replay("tiny-split", arena, &[&[third; 3][..], &frees, &[whole]].concat());
+    assert_eq!(duel.heap().reserved(), 78 * 1024);
+}

@@ -204,9 +204,7 @@ impl Heap {
 
     /// H2, H3 and H5.
     fn audit_flight(&self) -> Result<(), Violation> {
-        // PyTorch checks the limit by the segment, and then maps whole pages: with it a page may pass the limit.
-        let exact = self.policy.limit_check == LimitCheck::Exact || !self.policy.page_mapped();
-        if let Some(limit) = self.limit.filter(|_| exact) {
+        if let Some(limit) = self.limit {
             let held = self.reserved + self.growing;
             // PyTorch checks by the segment and then maps whole pages: it can pass the limit by less
             // than one page of each map operation.

@@ -44,10 +44,10 @@ impl Heap {
 
     fn first_growth(&mut self, errand: &mut Errand, request: &Request) -> Step {
         let page = grow::page_bytes(&self.policy, request.class);
-        if page.is_none() || self.policy.limit_check == LimitCheck::Segment {
-            if let Some(step) = self.limited(request.segment_bytes) {
-                return step;
-            }
+        if (page.is_none() || self.policy.limit_check == LimitCheck::Segment)
+            && let Some(step) = self.limited(request.segment_bytes)
+        {
+            return step;
         }
         if request.segment_bytes > MAX_BLOCK {
             return Step::Next(RungOutcome::Refused(Fault::OutOfMemory));

@@ -5,14 +5,14 @@
 //! operations come from.
 
 use super::rng::Rng;
-use super::twin::Twin;
+use super::twin::{Twin, first_difference};
 use crate::device::{Device, FencePolicy, SimConfig, SimDevice, fits};
 use crate::heap::Heap;
 use crate::ledger::Stats;
 use crate::policy::{Backing, Policy, presets};
 use crate::vocab::{
-    Address, Answer, BlockId, BlockState, Fault, HeapView, Input, KIB, MIB, Output, PoolId,
-    StreamId, Target, Ticket, Want,
+    Address, Answer, BlockId, Fault, Input, KIB, MIB, Output, PoolId, StreamId, Target, Ticket,
+    Want,
 };
 
 /// One thing a client does. Blocks are named by their place among those that live, oldest first, modulo their
@@ -108,12 +108,14 @@ impl Duel {
                 let released = self.trim(Target::All)?;
                 same("bytes trimmed", released, self.twin.trim())?;
             }
-            Op::TrimPool(pool) => self.trim_pool(PoolId(pool))?,
-            Op::Retire(pool) => {
+            Op::TrimPool(pool) => {
                 let pool = PoolId(pool);
-                if self.pump(Input::Retire { pool }) == Output::Quiet {
-                    self.twin.retire(pool);
-                }
+                let released = self.trim(Target::Pool(pool))?;
+                same("bytes trimmed from a pool", released, self.twin.trim_pool(pool))?;
+            }
+            Op::Retire(pool) => {
+                self.pump(Input::Retire { pool: PoolId(pool) });
+                self.twin.retire(PoolId(pool));
             }
         }
         self.compare()
@@ -159,15 +161,6 @@ impl Duel {
         }
     }
 
-    /// A pool in use gives nothing under policies that never evict private pools; the twin always gives.
-    fn trim_pool(&mut self, pool: PoolId) -> Result<(), String> {
-        let released = self.trim(Target::Pool(pool))?;
-        if self.heap.gives(pool) {
-            return same("bytes trimmed", released, self.twin.trim_pool(pool));
-        }
-        same("bytes trimmed from a pool in use", released, 0)
-    }
-
     fn compare(&self) -> Result<(), String> {
         self.heap.audit().map_err(|violation| violation.to_string())?;
         let (view, twin) = (self.heap.view(), self.twin.view());
@@ -186,17 +179,8 @@ impl Duel {
         same("ooms", counters.ooms, figures.ooms)?;
         same("pages mapped", counters.pages_mapped, figures.pages_mapped)?;
         same("pages unmapped", counters.pages_unmapped, figures.pages_unmapped)?;
-        same("layout", normal(view), normal(twin))
+        first_difference(&view, &twin).map_or(Ok(()), |text| Err(format!("layout: {text}")))
     }
-}
-
-/// The view without what has no meaning.
-fn normal(mut view: HeapView) -> HeapView {
-    let blocks = view.segments.iter_mut().flat_map(|segment| &mut segment.blocks);
-    for block in blocks.filter(|b| matches!(b.state, BlockState::Free | BlockState::Unmapped)) {
-        (block.ticket, block.requested) = (Ticket(0), 0);
-    }
-    view
 }
 
 fn same<T: PartialEq + core::fmt::Debug>(what: &str, heap: T, twin: T) -> Result<(), String> {

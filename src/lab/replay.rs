@@ -199,6 +199,8 @@ pub struct Player<'a, W: Watch> {
     /// Frees that the recording completes later: allocation or address key -> stand-in stream.
     pending: HashMap<u64, StreamId>,
     spare_streams: Vec<StreamId>,
+    /// By stand-in stream: how many frees have waited on it, which is its newest fence.
+    stand_in_fences: HashMap<StreamId, u64>,
     next_stream: u32,
     run: Run,
     exact: Exact,
@@ -258,6 +260,7 @@ impl<'a, W: Watch> Player<'a, W> {
             before: HashMap::new(),
             pending: HashMap::new(),
             spare_streams: Vec::new(),
+            stand_in_fences: HashMap::new(),
             next_stream: STAND_IN,
             run: Run::default(),
             exact: Exact::default(),
@@ -514,6 +517,7 @@ impl<'a, W: Watch> Player<'a, W> {
                 StreamId(self.next_stream)
             });
             self.pending.insert(event.address, stream);
+            *self.stand_in_fences.entry(stream).or_default() += 1;
             self.apply(Input::Use { block, stream })?;
         }
         self.apply(Input::Free { block })?;
@@ -639,8 +643,10 @@ impl<'a, W: Watch> Player<'a, W> {
     /// The device shows frees as completed that the recording completed.
     fn pass_completed(&mut self) -> Result<(), ReplayError> {
         for stream in core::mem::take(&mut self.run.completed) {
-            self.world.pass(StreamId(stream), Serial(u64::MAX));
-            self.spare_streams.push(StreamId(stream));
+            let stream = StreamId(stream);
+            let newest = self.stand_in_fences.get(&stream).copied().unwrap_or(0);
+            self.world.pass(stream, Serial(newest));
+            self.spare_streams.push(stream);
         }
         Ok(())
     }

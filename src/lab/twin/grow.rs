@@ -18,14 +18,19 @@ impl Twin {
         if self.policy.limit_check == LimitCheck::Segment && self.over_limit(segment) {
             return None;
         }
-        let start = match self.place(home, rounded) {
+        let place = self.place(home, rounded);
+        let taken = match place {
+            Some(start) => self.gaps(start, rounded, page).iter().map(|gap| gap.1).sum(),
+            None => rounded.next_multiple_of(page),
+        };
+        if self.policy.limit_check == LimitCheck::Exact && self.over_limit(taken) {
+            return None;
+        }
+        let start = match place {
             Some(start) => start,
             None => self.new_range(home, rounded, page)?,
         };
         for (gap, bytes) in self.gaps(start, rounded, page) {
-            if self.policy.limit_check == LimitCheck::Exact && self.over_limit(bytes) {
-                return None;
-            }
             self.map(gap, bytes, page)?;
         }
         Some(start)
@@ -47,19 +52,16 @@ impl Twin {
         Some(base)
     }
 
-    /// A new address range; half of it, and so on, where the device has no space for the whole.
+    /// A new address range; a shorter one where the device has no space for the whole.
     fn new_range(&mut self, home: Home, rounded: u64, page: u64) -> Option<u64> {
-        let mut bytes = grow::range_bytes(self.total, page, rounded);
-        let base = loop {
-            if let Some(base) = self.device.reserve_range(bytes) {
-                break base.0;
-            }
-            let half = (bytes / 2).next_multiple_of(page);
-            if half >= bytes || half < rounded {
-                return None;
-            }
-            bytes = half;
-        };
+        let lengths = [
+            grow::range_bytes(self.total, page, rounded),
+            grow::frugal_range_bytes(page, rounded),
+            rounded.next_multiple_of(page),
+        ];
+        let mut ranges = lengths.into_iter();
+        let (base, bytes) = ranges
+            .find_map(|bytes| self.device.reserve_range(bytes).map(|base| (base.0, bytes)))?;
         self.add_segment(base, bytes, home, Some(page), BlockState::Unmapped);
         Some(base)
     }
