@@ -4,8 +4,8 @@
 //! kept in chunks, so that no operation ever moves more than [`CHUNK`] keys.
 //!
 //! ```text
-//!  units (of 512 B)   1 2 3 ... 63 | 64 66 68 ... 126 | 128 132 ...      32 classes an octave
-//!  bitmap             1 0 1 ...  0 |  0  1  0 ...     |
+//!  units (of 512 B)   1 2 3 ... 255 | 256 258 260 ... 510 | 512 516 ...      128 classes an octave
+//!  bitmap             1 0 1 ...  0  |  0   1   0  ...     |
 //!                     |   \
 //!                 near: [k9 .. k3 k1]  far: [[k.. k..] [..]]     descending: the smallest is the last
 //! ```
@@ -243,14 +243,7 @@ impl Bins {
 /// The place of the first key below `bound` in a descending list: as many keys are at or above it.
 #[inline]
 fn at_or_above(list: &[Key], bound: Key) -> usize {
-    if list.len() > 8 {
-        return list.partition_point(|&key| key >= bound);
-    }
-    let mut place = list.len();
-    while place > 0 && list[place - 1] < bound {
-        place -= 1;
-    }
-    place
+    list.partition_point(|&key| key >= bound)
 }
 
 impl Bin {
@@ -363,6 +356,7 @@ mod tests {
     fn f2_search_order_is_that_of_a_sorted_set() {
         for spread in [3u64, 200, 1 << 20] {
             let (mut bins, mut set) = (Bins::default(), BTreeSet::new());
+            let mut taken_at_once = 0;
             let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ spread;
             let mut next = move || {
                 seed ^= seed << 13;
@@ -383,12 +377,26 @@ mod tests {
                 let bytes = (1 + next() % spread) * UNIT;
                 let expected = set.range(Key::new(bytes, 0, 0)..).next().copied();
                 assert_eq!(bins.find(bytes), expected, "round {round}");
+                let refused = bins.take_smallest(bytes, |key| {
+                    assert_eq!(Some(key), expected, "round {round}");
+                    false
+                });
+                assert_eq!(refused, None, "what is not accepted stays");
+                if next() % 4 == 0
+                    && let Some(key) = bins.take_smallest(bytes, |_| true)
+                {
+                    assert!(!bins.remove(key), "what was taken is gone");
+                    set.remove(&key);
+                    taken_at_once += 1;
+                    continue;
+                }
                 if let Some(key) = expected {
                     let after = set.range(key..).nth(1).copied();
                     assert_eq!(bins.after(key), after);
                 }
                 assert_eq!(bins.len(), set.len());
             }
+            assert!(taken_at_once > 100, "nearly every search ends at the smallest of a class");
             assert!(bins.iter().eq(set.iter().copied()));
             assert!(bins.iter().rev().eq(set.iter().rev().copied()));
         }
