@@ -1,7 +1,8 @@
 //! Cases: the naive twin against what PyTorch 2.15's own allocator did with the same requests.
 //!
-//! `tests/data/cases` holds small request sequences and the real allocator's figures under several settings. If
-//! the twin equals them all it may be used to doubt the heap.
+//! `tests/data/cases` holds small request sequences and the real allocator's figures under several
+//! settings. If the twin equals them all it may be used to doubt the heap.
+#![allow(clippy::unwrap_used, reason = "the data are ours: a wrong file is a failed test")]
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -88,7 +89,8 @@ fn policy(settings: &str) -> Policy {
     policy
 }
 
-/// One number for all sizes, or a list by MiB: the first entry also rules all smaller sizes, `>` all larger ones.
+/// One number for all sizes, or a list by MiB: the first entry also rules all smaller sizes, `>`
+/// all larger ones.
 fn divisions(value: &str) -> [u32; size::DIVISION_ENTRIES] {
     let mut table = [0; size::DIVISION_ENTRIES];
     let mut next = 0;
@@ -108,7 +110,8 @@ fn divisions(value: &str) -> [u32; size::DIVISION_ENTRIES] {
     table
 }
 
-/// Runs a sequence of requests; stops at the first out-of-memory, or ignores that allocation from then on.
+/// Runs a sequence of requests; stops at the first out-of-memory, or ignores that allocation from
+/// then on.
 fn run(csv: &str, capacity: u64, policy: Policy, go_on: bool) -> Expected {
     let mut twin = Twin::new(policy, Some(capacity), true);
     let (mut failed, mut first_oom) = (HashSet::new(), None);

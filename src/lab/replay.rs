@@ -87,8 +87,6 @@ pub enum ReplayError {
     Layout(String),
     /// The device failed for another reason than memory.
     Device(Fault),
-    /// The recording has no history, only a final state.
-    NoHistory,
 }
 
 impl core::fmt::Display for ReplayError {
@@ -98,9 +96,6 @@ impl core::fmt::Display for ReplayError {
                 write!(f, "the state before the recording cannot be rebuilt: {text}")
             }
             Self::Device(fault) => write!(f, "the device failed: {fault}"),
-            Self::NoHistory => {
-                f.write_str("no history: only the final state is in the file, nothing to replay")
-            }
         }
     }
 }
@@ -222,16 +217,13 @@ impl<'a, W: Watch> Player<'a, W> {
     /// the release did that wrote the recording.
     ///
     /// # Errors
-    /// Where the recording has no history, or began mid-run and its first state cannot be rebuilt.
+    /// Where the recording began mid-run and its first state cannot be rebuilt.
     pub fn new(
         recording: &Recording,
         trace: &'a DeviceTrace,
         mut setup: Setup,
         watch: W,
     ) -> Result<Self, ReplayError> {
-        if trace.events.is_empty() {
-            return Err(ReplayError::NoHistory);
-        }
         if !recording.has_pool_ids {
             setup.policy.order = Order::Address;
         }
@@ -384,7 +376,7 @@ impl<'a, W: Watch> Player<'a, W> {
             Kind::FreeRequested => self.free_requested(event)?,
             Kind::FreeCompleted => self.free_completed(event)?,
             Kind::Use => self.use_on(event),
-            Kind::EmptyCache => self.empty_cache()?,
+            Kind::EmptyCache | Kind::EmptyCacheMarker => self.empty_cache()?,
             Kind::SegmentAlloc | Kind::SegmentMap | Kind::SegmentFree | Kind::SegmentUnmap => {
                 self.gather(event);
             }
@@ -576,10 +568,14 @@ impl<'a, W: Watch> Player<'a, W> {
 
     /// Decides what the run before a request was, and lays it out for the driver.
     fn before_request(&mut self, event: &Event) -> Result<(), ReplayError> {
+        let failed = event.kind == Kind::Oom;
         if self.run.deeds.is_empty() && self.run.completed.is_empty() {
+            if let World::Recorded(device) = &mut self.world {
+                device.lay_out([], failed);
+            }
             return Ok(());
         }
-        let in_ladder = self.run.growths > 0 || event.kind == Kind::Oom;
+        let in_ladder = self.run.growths > 0 || failed;
         let served = self.heap.fits(event.bytes, event.stream, event.pool);
         if self.run.releases > 0 && (!in_ladder || served) {
             self.explain_releases()?;
@@ -590,7 +586,7 @@ impl<'a, W: Watch> Player<'a, W> {
         }
         let deeds = core::mem::take(&mut self.run.deeds);
         if let World::Recorded(device) = &mut self.world {
-            device.lay_out(deeds);
+            device.lay_out(deeds, failed);
         }
         self.run.releases = 0;
         self.run.growths = 0;
@@ -621,7 +617,7 @@ impl<'a, W: Watch> Player<'a, W> {
         let releases = core::mem::replace(&mut self.run.deeds, rest);
         self.run.releases = 0;
         if let World::Recorded(device) = &mut self.world {
-            device.lay_out(releases);
+            device.lay_out(releases, true);
         }
         self.empty_cache()?;
         if let World::Recorded(device) = &mut self.world

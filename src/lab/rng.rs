@@ -1,7 +1,7 @@
 //! Rng: random numbers from a seed, the same on every machine and in every release.
 //!
-//! Owns one 64-bit state (SplitMix64, by Steele, Lea and Flood). Asked by tests and worlds. Never knows the time:
-//! who wants another run gives another seed.
+//! Owns one 64-bit state (SplitMix64, by Steele, Lea and Flood). Asked by tests and worlds. Never
+//! knows the time: who wants another run gives another seed.
 
 /// A source of random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,31 +1,34 @@
 //! Twin: the allocator again, as simply as it can be written, to doubt the heap with.
 //!
-//! Owns one plain list of segments and one of blocks; everything is found by looking at all of them. It shares the
-//! heap's policy functions and nothing else, and it calls its own device and waits. Asked by tests: whatever heap
-//! and twin do with the same requests must be equal, addresses included. Never knows a bin, an id or a want.
+//! Owns one plain list of segments and one of blocks; everything is found by looking at all of
+//! them. It shares the heap's policy functions and nothing else, and it calls its own device and
+//! waits. Asked by tests: whatever heap and twin do with the same requests must be equal, addresses
+//! included. Never knows a bin, an id or a want.
 //!
 //! | state | who may enter | who may leave |
 //! |---|---|---|
-//! | `Free` | what was grown, split off, or completed | `alloc` to `Allocated`, eviction to `Unmapped` or away |
+//! | `Free` | what was grown, split off, or completed | `alloc`; eviction, to `Unmapped` or away |
 //! | `Allocated` | `Free` | `free`, to `Free` or, with uses on other streams, `AwaitingFree` |
 //! | `AwaitingFree` | `Allocated` | the last fence to pass, to `Free` |
 //! | `Unmapped` | a new range, eviction | growth, to `Free` |
 
+mod compare;
 mod device;
 mod grow;
 mod release;
 
 use crate::policy::{Policy, fit, size};
 use crate::vocab::{
-    Address, BlockState, BlockView, Class, GIB, HeapView, MIB, Order, PoolId, Rung, SegmentView,
+    Address, BlockState, BlockView, Class, HeapView, MIB, Order, PoolId, Rung, SegmentView,
     StreamId, Ticket,
 };
+pub use compare::first_difference;
 use device::Device;
 
 /// The granule of the twin's device, in bytes, unless said otherwise.
 pub const GRANULE: u64 = 2 * MIB;
-/// What a device without a known capacity is taken to hold when a range is reserved, in bytes.
-pub const UNKNOWN_TOTAL: u64 = 80 * GIB;
+/// What a device of unknown capacity is taken to hold when a range is reserved, in bytes: 1 TiB.
+pub const UNKNOWN_TOTAL: u64 = 1 << 40;
 
 /// What the twin has counted. All sizes are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,14 +126,16 @@ pub struct Twin {
     fences: Vec<(StreamId, u64)>,
     /// Searches of each side of each pool, counted only when idle memory is released by age.
     searches: Vec<(PoolId, Class, u64)>,
+    /// The highest pool that a request has named.
+    newest_pool: PoolId,
     retired: Vec<PoolId>,
     segments_created: u64,
     figures: Figures,
 }
 
 impl Twin {
-    /// An empty allocator on a device of `capacity` bytes (`None`: unlimited). Fences pass as soon as they are
-    /// polled, or else only when waited for.
+    /// An empty allocator on a device of `capacity` bytes (`None`: unlimited). Fences pass as soon
+    /// as they are polled, or else only when waited for.
     #[must_use]
     pub fn new(policy: Policy, capacity: Option<u64>, fences_immediate: bool) -> Self {
         Self {
@@ -143,14 +148,15 @@ impl Twin {
             blocks: Vec::new(),
             fences: Vec::new(),
             searches: Vec::new(),
+            newest_pool: PoolId::DEFAULT,
             retired: Vec::new(),
             segments_created: 0,
             figures: Figures::default(),
         }
     }
 
-    /// The same on a device of this granule, and with this total when ranges are reserved, both in bytes.
-    /// Before the first request.
+    /// The same on a device of this granule, and with this total when ranges are reserved, both in
+    /// bytes. Before the first request.
     #[must_use]
     pub fn on_device(self, capacity: Option<u64>, granule: u64, total: u64) -> Self {
         Self { device: Device::new(capacity, granule), total, ..self }
@@ -189,6 +195,7 @@ impl Twin {
         let rounded = size::round(&self.policy, bytes);
         let class = size::class(&self.policy, rounded);
         let home = Home { pool, class, stream };
+        self.newest_pool = self.newest_pool.max(pool);
         let mut evicted_enough = true;
         for rung in self.policy.ladder.rungs() {
             let found = match rung {
@@ -242,7 +249,8 @@ impl Twin {
         self.fences.extend(uses.into_iter().map(|stream| (stream, address)));
     }
 
-    /// Gives everything idle back to the device, after waiting for every pending free. Bytes given back.
+    /// Gives everything idle back to the device, after waiting for every pending free. Bytes given
+    /// back.
     pub fn trim(&mut self) -> u64 {
         let before = self.figures.reserved;
         self.wait();
@@ -250,17 +258,19 @@ impl Twin {
         before - self.figures.reserved
     }
 
-    /// Gives one pool's idle memory back, whether or not the pool is in use; waits for nothing.
+    /// Gives one pool's idle memory back and waits for nothing. A private pool in use gives only if
+    /// the policy says so. Bytes given back.
     pub fn trim_pool(&mut self, pool: PoolId) -> u64 {
         let before = self.figures.reserved;
-        self.release_side(pool, Class::Large);
-        self.release_side(pool, Class::Small);
+        self.release_pool(pool);
         before - self.figures.reserved
     }
 
-    /// The private pool has no users left: its idle memory goes with the next eviction of everything.
+    /// The private pool has no users left: its idle memory goes with the next eviction of
+    /// everything. Pools that no request has named are unknown, and ignored.
     pub fn retire(&mut self, pool: PoolId) {
-        if !self.retired.contains(&pool) {
+        let known = pool != PoolId::DEFAULT && pool <= self.newest_pool;
+        if known && !self.retired.contains(&pool) {
             self.retired.push(pool);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! **J1** the ring loses oldest first and says how many.
 //!
-//! Owns a ring of changes with sequence numbers. Asked by reports ("what led to this") and by recorders. Never
-//! knows a clock: a sequence number is its only time.
+//! Owns a ring of changes with sequence numbers. Asked by reports ("what led to this") and by
+//! recorders. Never knows a clock: a sequence number is its only time.
 
 use alloc::vec::Vec;
 

@@ -1,7 +1,8 @@
-//! Recount: the current value of every statistic, re-derived from a view of the heap and nothing else.
+//! Recount: the current value of every statistic, re-derived from a view of the heap and nothing
+//! else.
 //!
-//! **R1** the fold over changes equals this. Owns no state. Asked by audits and tests, never on a hot path.
-//! Never knows how the heap came to be as it is, so it has no peaks and no totals.
+//! **R1** the fold over changes equals this. Owns no state. Asked by audits and tests, never on a
+//! hot path. Never knows how the heap came to be as it is, so it has no peaks and no totals.
 
 use alloc::format;
 use alloc::string::String;
@@ -72,7 +73,8 @@ fn oversize(view: &HeapView, limit: u64) -> (u64, u64) {
 }
 
 impl Stats {
-    /// The first key whose current value is not what the view holds (**R1**), with both values. O(blocks).
+    /// The first key whose current value is not what the view holds (**R1**), with both values.
+    /// O(blocks).
     #[must_use]
     pub fn disagreement(&self, view: &HeapView) -> Option<String> {
         let counted = recount(view);

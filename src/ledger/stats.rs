@@ -1,13 +1,14 @@
 //! Stats: PyTorch's memory statistics as a fold over changes.
 //!
-//! **R1** the fold equals a recount of the state ([`super::recount`]). **R2** a peak is never below its
-//! current value, and totals never fall.
+//! **R1** the fold equals a recount of the state ([`super::recount`]). **R2** a peak is never below
+//! its current value, and totals never fall.
 //!
-//! Owns every figure of `torch.cuda.memory_stats()`, spelled as there, and the pages mapped and unmapped.
-//! Asked by results, charts and reports, after every event if they wish. Never knows where a block lies.
+//! Owns every figure of `torch.cuda.memory_stats()`, spelled as there, and the pages mapped and
+//! unmapped. Asked by results, charts and reports, after every event if they wish. Never knows
+//! where a block lies.
 //!
-//! Every figure counts what came and what went, for each side of a pool; what is held, and the sums over both
-//! sides, follow from these. Peaks do not (Note [Ceilings]).
+//! Every figure counts what came and what went, for each side of a pool; what is held, and the sums
+//! over both sides, follow from these. Peaks do not (Note [Ceilings]).
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -17,8 +18,8 @@ use crate::vocab::{Change, Class, Observe};
 
 /// A figure that PyTorch keeps for the small side, the large side and both together.
 ///
-/// Figures that move together never have neighbouring numbers: else the compiler joins their loads, and a wide load
-/// of two narrow stores waits for both.
+/// Figures that move together never have neighbouring numbers: else the compiler joins their loads,
+/// and a wide load of two narrow stores waits for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Metric {
@@ -335,7 +336,8 @@ impl Stats {
         self.oversize_segments.reset_accumulated();
     }
 
-    /// Every key of `torch.cuda.memory_stats()` with its value, sorted by key; ours are `num_pages_mapped` and
+    /// Every key of `torch.cuda.memory_stats()` with its value, sorted by key; ours are
+    /// `num_pages_mapped` and
     /// `num_pages_unmapped`. No split limit is -1, as PyTorch shows it.
     #[must_use]
     pub fn flat(&self) -> Vec<(String, i64)> {
@@ -556,11 +558,12 @@ fn push(rows: &mut Vec<(String, i64)>, key: &str, gauge: Gauge) {
 }
 
 // Note [Ceilings]
-// An alloc and a free are the hottest changes there are, so they write as little as they can: what came and what went.
-// Peaks cannot be derived from these, since the sides peak at different moments. Comparing every held figure with
-// its peak, for a side and for both together, would cost more than the rest of the fold; so each side has a ceiling,
-// no higher than its own peak, and the two ceilings together are no higher than the peak of both. Below its ceiling a
-// side can pass no peak, whatever the other one does below its own. One sign bit says whether any ceiling was
+// An alloc and a free are the hottest changes there are, so they write as little as they can: what
+// came and what went. Peaks cannot be derived from these, since the sides peak at different
+// moments. Comparing every held figure with its peak, for a side and for both together, would cost
+// more than the rest of the fold; so each side has a ceiling, no higher than its own peak, and the
+// two ceilings together are no higher than the peak of both. Below its ceiling a side can pass no
+// peak, whatever the other one does below its own. One sign bit says whether any ceiling was
 // passed; only then are the peaks looked at, and what room is left under them is shared out anew.
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Summary: statistics as the tables people read.
 //!
-//! Owns two texts: the one of `torch.cuda.memory_summary`, and a table of where each pool's memory is, which PyTorch
-//! does not have. Asked by reports and the command line. Never knows a figure that it was not given.
+//! Owns two texts: the one of `torch.cuda.memory_summary`, and a table of where each pool's memory
+//! is, which PyTorch does not have. Asked by reports and the command line. Never knows a figure
+//! that it was not given.
 //!
 //! ```text
 //! |        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |
-//! |  23 columns           |  12        |  12        |  12        |  12        |   = 75 between the outer bars
+//! |      23 columns       |     12     |     12     |     12     |     12     |
 //! ```
 
 use alloc::format;
@@ -20,7 +21,8 @@ const WIDTH: usize = 75;
 /// Columns of a label, without the spaces around it.
 const LABEL: usize = 21;
 
-/// How numbers of one kind are shortened: a number of at least `limit` steps is shown in the next unit.
+/// How numbers of one kind are shortened: a number of at least `limit` steps is shown in the next
+/// unit.
 struct Scale {
     step: u64,
     limit: u64,
@@ -61,8 +63,8 @@ const MEMORY: [(&str, Metric, &Scale); 9] = [
     ("Non-releasable allocs", Metric::InactiveSplit, &COUNT),
 ];
 
-/// The text of `torch.cuda.memory_summary`: a table of 75 columns. Abbreviated, it leaves out the sides of the
-/// pools.
+/// The text of `torch.cuda.memory_summary`: a table of 75 columns. Abbreviated, it leaves out the
+/// sides of the pools.
 #[must_use]
 pub fn memory_summary(stats: &Stats, device: u32, abbreviated: bool) -> String {
     let mut table = Table::new(WIDTH);
@@ -105,14 +107,16 @@ fn values(gauge: Gauge) -> [u64; 4] {
     [gauge.current, gauge.peak, gauge.allocated, gauge.freed]
 }
 
-/// A label and four values, each in the unit of the row for both sides, so that the sides can be added by eye.
+/// A label and four values, each in the unit of the row for both sides, so that the sides can be
+/// added by eye.
 fn gauge_row(label: &str, gauge: Gauge, scale: &Scale, units: [usize; 4]) -> Vec<String> {
     let cells = values(gauge).into_iter().zip(units);
     let cells = cells.map(|(value, unit)| scale.show(value, unit, 12));
     core::iter::once(format!(" {label} ")).chain(cells).collect()
 }
 
-/// Where the memory of each pool is: one row a pool and stream, and their sum when there are several.
+/// Where the memory of each pool is: one row a pool and stream, and their sum when there are
+/// several.
 #[must_use]
 pub fn pool_summary(rows: &[(String, PoolUsage)]) -> String {
     const HEADINGS: [&str; 7] = [

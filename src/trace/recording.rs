@@ -3,12 +3,13 @@
 //! Streams and private pools are dense numbers in order of first appearance (stream 0 and pool 0 are the
 //! defaults); [`Recording::streams`] and [`Recording::pools`] keep the names they had in the file.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::vocab::{Class, PoolId, StreamId};
 
 /// A whole file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// What kind of file it was: `csv`, `pytorch-pickle`, `pytorch-json`, `pytorch-segments`, `rmm-csv`,
     /// `umpire-replay`, `blockyard-trace`.
@@ -34,7 +35,7 @@ pub struct Recording {
 }
 
 /// One device's part of a recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTrace {
     /// The device's number in the file.
     pub device: u32,
@@ -42,6 +43,8 @@ pub struct DeviceTrace {
     pub events: Vec<Event>,
     /// How many allocations the events name: tickets run from 0 to this.
     pub allocations: u32,
+    /// The file's own number of each allocation; empty where those are 0, 1, 2 and so on, or it has none.
+    pub ids: Vec<u64>,
     /// The segments when the recording ended, if the file has them.
     pub segments: Vec<FinalSegment>,
 }
@@ -89,6 +92,8 @@ pub enum Kind {
     Use,
     /// The cache was emptied by the program.
     EmptyCache,
+    /// A marker says that the program emptied its cache: as `EmptyCache`, but it does not count.
+    EmptyCacheMarker,
     /// The driver gave a segment.
     SegmentAlloc,
     /// The driver took a segment back.
@@ -111,7 +116,15 @@ impl Kind {
     /// Whether entries of this kind count as events (`design`: markers and comments do not).
     #[must_use]
     pub const fn counts(self) -> bool {
-        !matches!(self, Self::Marker)
+        !matches!(self, Self::Marker | Self::EmptyCacheMarker)
+    }
+}
+
+impl DeviceTrace {
+    /// The file's own number of an allocation.
+    #[must_use]
+    pub fn id_of(&self, allocation: u32) -> u64 {
+        self.ids.get(allocation as usize).copied().unwrap_or(u64::from(allocation))
     }
 }
 
@@ -173,7 +186,7 @@ pub struct FinalBlock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// A word for programs: `overflow`, `no-pool-ids`, `unknown-free`, `skipped-action`, `no-history`, ...
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// A sentence for people.
     pub text: String,
 }
@@ -215,6 +228,15 @@ pub struct Interner {
     by_frame: HashMap<Frame, u32>,
     by_stack: HashMap<Stack, u32>,
 }
+
+/// The same frames and stacks under the same numbers.
+impl PartialEq for Interner {
+    fn eq(&self, other: &Self) -> bool {
+        self.frames == other.frames && self.stacks == other.stacks
+    }
+}
+
+impl Eq for Interner {}
 
 impl Default for Interner {
     fn default() -> Self {
@@ -290,7 +312,7 @@ impl Recording {
 
     /// Notes something once.
     pub fn notice(&mut self, code: &'static str, text: impl Into<String>) {
-        let notice = Notice { code, text: text.into() };
+        let notice = Notice { code: code.into(), text: text.into() };
         if !self.notices.contains(&notice) {
             self.notices.push(notice);
         }

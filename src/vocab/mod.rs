@@ -12,7 +12,7 @@ pub mod view;
 
 pub use change::{Change, Observe};
 pub use protocol::{Answer, Fault, Input, Order, Output, Target, Want};
-pub use report::{OutOfMemory, Report, Rung, RungOutcome, Verdict};
+pub use report::{Human, OutOfMemory, Report, Rung, RungOutcome, Verdict};
 pub use units::{
     Address, BlockId, Class, GIB, KIB, MIB, PoolId, SegmentId, Serial, StreamId, Ticket, UNIT,
 };

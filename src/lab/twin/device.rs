@@ -1,9 +1,10 @@
 //! Device: the twin's own world, one address space and one sum of bytes.
 //!
-//! Owns which ranges are taken and how much memory is used. Asked only by the twin. Never knows a block.
+//! Owns which ranges are taken and how much memory is used. Asked only by the twin. Never knows a
+//! block.
 //!
-//! The lowest free range is handed out. Ranges start at multiples of the granule and take whole granules;
-//! address space alone takes no capacity, pages do.
+//! The lowest free range is handed out. Ranges start at multiples of the granule and take whole
+//! granules; address space alone takes no capacity, pages do.
 
 use crate::vocab::Address;
 

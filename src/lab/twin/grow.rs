@@ -1,15 +1,15 @@
 //! Grow: how the twin gets memory from its device.
 //!
-//! Owns the plan of a growth: a whole segment, or the pages missing from the lowest place where they would make
-//! room. Asked only by the ladder. Never knows what was tried before.
+//! Owns the plan of a growth: a whole segment, or the pages missing from the lowest place where
+//! they would make room. Asked only by the ladder. Never knows what was tried before.
 
 use super::{Block, Home, Segment, Twin};
 use crate::policy::{LimitCheck, grow};
 use crate::vocab::{BlockState, Ticket};
 
 impl Twin {
-    /// A free block of at least `rounded` bytes with fresh memory in it. Map operations that succeeded before one
-    /// failed keep their memory.
+    /// A free block of at least `rounded` bytes with fresh memory in it. Map operations that
+    /// succeeded before one failed keep their memory.
     pub(super) fn grow(&mut self, home: Home, rounded: u64) -> Option<u64> {
         let segment = grow::segment_bytes(&self.policy, rounded);
         let Some(page) = grow::page_bytes(&self.policy, home.class) else {
@@ -18,19 +18,14 @@ impl Twin {
         if self.policy.limit_check == LimitCheck::Segment && self.over_limit(segment) {
             return None;
         }
-        let place = self.place(home, rounded);
-        let taken = match place {
-            Some(start) => self.gaps(start, rounded, page).iter().map(|gap| gap.1).sum(),
-            None => rounded.next_multiple_of(page),
-        };
-        if self.policy.limit_check == LimitCheck::Exact && self.over_limit(taken) {
-            return None;
-        }
-        let start = match place {
+        let start = match self.place(home, rounded) {
             Some(start) => start,
             None => self.new_range(home, rounded, page)?,
         };
         for (gap, bytes) in self.gaps(start, rounded, page) {
+            if self.policy.limit_check == LimitCheck::Exact && self.over_limit(bytes) {
+                return None;
+            }
             self.map(gap, bytes, page)?;
         }
         Some(start)
@@ -52,9 +47,19 @@ impl Twin {
         Some(base)
     }
 
+    /// A new address range; half of it, and so on, where the device has no space for the whole.
     fn new_range(&mut self, home: Home, rounded: u64, page: u64) -> Option<u64> {
-        let bytes = grow::range_bytes(self.total, page, rounded);
-        let base = self.device.reserve_range(bytes)?.0;
+        let mut bytes = grow::range_bytes(self.total, page, rounded);
+        let base = loop {
+            if let Some(base) = self.device.reserve_range(bytes) {
+                break base.0;
+            }
+            let half = (bytes / 2).next_multiple_of(page);
+            if half >= bytes || half < rounded {
+                return None;
+            }
+            bytes = half;
+        };
         self.add_segment(base, bytes, home, Some(page), BlockState::Unmapped);
         Some(base)
     }
@@ -76,7 +81,8 @@ impl Twin {
         self.blocks.push(Block { segment, address, bytes, state, ticket, requested, uses, born });
     }
 
-    /// Where room can be made: from the lowest gap, or the free block before it, on through free blocks and gaps.
+    /// Where room can be made: from the lowest gap, or the free block before it, on through free
+    /// blocks and gaps.
     fn place(&self, home: Home, rounded: u64) -> Option<u64> {
         let unmapped =
             |block: &&Block| block.state == BlockState::Unmapped && self.home(block) == home;
@@ -97,7 +103,8 @@ impl Twin {
         run.take_while(usable).map(|block| block.bytes).sum()
     }
 
-    /// What must be mapped so that `rounded` bytes are free from `start` on: each gap's address and bytes.
+    /// What must be mapped so that `rounded` bytes are free from `start` on: each gap's address and
+    /// bytes.
     fn gaps(&self, start: u64, rounded: u64, page: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut missing = rounded;

@@ -1,15 +1,15 @@
 //! Release: how the twin gives memory back to its device.
 //!
-//! Owns the ways back: by age, just enough oversize blocks, everything idle. Asked by the ladder and by trims. Never
-//! touches a block that is not free.
+//! Owns the ways back: by age, just enough oversize blocks, everything idle. Asked by the ladder
+//! and by trims. Never touches a block that is not free.
 
 use super::{Block, Home, Twin};
 use crate::policy::evict;
 use crate::vocab::{Address, BlockState, Class, PoolId, StreamId};
 
 impl Twin {
-    /// Releases idle segments of the default pool's large side by age, pass by pass, until the target is met or a
-    /// pass finds none that are old enough.
+    /// Releases idle segments of the default pool's large side by age, pass by pass, until the
+    /// target is met or a pass finds none that are old enough.
     pub(super) fn collect(&mut self) -> Option<u64> {
         let limit = self.limit.filter(|_| self.policy.collects())?;
         let target = evict::collect_target(&self.policy, limit, self.figures.reserved);
@@ -30,48 +30,52 @@ impl Twin {
         self.searches(self.home(block)) - block.born
     }
 
-    /// Releases the smallest idle segment that is large enough, or else oversize ones from the largest down; whether
-    /// that was enough.
+    /// Releases the smallest free block that is large enough, if it is a whole segment, or else
+    /// oversize segments from the largest down; whether that was enough.
     pub(super) fn evict_some(&mut self, home: Home, rounded: u64) -> bool {
         let Some(target) = evict::oversize_target(&self.policy, rounded) else { return false };
-        let limit = self.policy.max_split;
-        let idle = self.free_in(home).into_iter().filter(|block| self.is_idle_segment(block));
-        let idle: Vec<_> = idle.map(|block| (block.address, block.bytes)).collect();
-        if let Some(&(address, _)) = idle.iter().find(|one| one.1 >= target) {
-            self.release_segment(address);
+        let free = self.free_in(home);
+        let fitting = free.iter().find(|block| block.bytes >= target);
+        if let Some(block) = fitting.filter(|block| self.is_idle_segment(block)) {
+            self.release_segment(block.address);
             return true;
         }
+        let idle = free.into_iter().filter(|block| self.is_idle_segment(block));
+        let oversize = idle.filter(|block| block.bytes >= self.policy.max_split);
+        let oversize: Vec<_> = oversize.map(|block| (block.address, block.bytes)).collect();
         let mut released = 0;
-        for (address, bytes) in idle.into_iter().rev().filter(|one| one.1 >= limit) {
-            if released >= target {
-                break;
+        for (address, bytes) in oversize.into_iter().rev() {
+            if released < target {
+                self.release_segment(address);
+                released += bytes;
             }
-            self.release_segment(address);
-            released += bytes;
         }
         released >= target
     }
 
-    /// Releases everything idle: the default pool large then small, then private pools small then large, those in
-    /// use only if the policy says so.
+    /// Releases everything idle: the default pool large then small, then private pools small then
+    /// large, those in use only if the policy says so.
     pub(super) fn evict_all(&mut self) -> Option<u64> {
-        self.release_side(PoolId::DEFAULT, Class::Large);
-        self.release_side(PoolId::DEFAULT, Class::Small);
         let mut pools: Vec<_> = self.segments.iter().map(|segment| segment.home.pool).collect();
         pools.sort_unstable();
         pools.dedup();
-        for pool in pools {
-            let open = self.policy.evict_private || self.retired.contains(&pool);
-            if pool != PoolId::DEFAULT && open {
-                self.release_side(pool, Class::Small);
-                self.release_side(pool, Class::Large);
-            }
-        }
+        pools.into_iter().for_each(|pool| self.release_pool(pool));
         None
     }
 
-    /// Releases idle segments and pages of one side of a pool, streams ascending, blocks in search order.
-    pub(super) fn release_side(&mut self, pool: PoolId, class: Class) {
+    pub(super) fn release_pool(&mut self, pool: PoolId) {
+        if pool == PoolId::DEFAULT {
+            self.release_side(pool, Class::Large);
+            self.release_side(pool, Class::Small);
+        } else if self.policy.evict_private || self.retired.contains(&pool) {
+            self.release_side(pool, Class::Small);
+            self.release_side(pool, Class::Large);
+        }
+    }
+
+    /// Releases idle segments and pages of one side of a pool, streams ascending, blocks in search
+    /// order.
+    fn release_side(&mut self, pool: PoolId, class: Class) {
         for stream in self.streams(pool, class) {
             let home = Home { pool, class, stream };
             let free: Vec<_> = self.free_in(home).iter().map(|block| block.address).collect();
@@ -122,7 +126,8 @@ impl Twin {
         self.blocks.retain(|block| block.segment != base);
     }
 
-    /// Takes the whole pages inside a free block away, and the range with them once nothing else is in it.
+    /// Takes the whole pages inside a free block away, and the range with them once nothing else is
+    /// in it.
     fn unmap(&mut self, address: u64, page: u64) {
         let block = self.blocks[self.index(address)].clone();
         let base = block.segment;
