@@ -69,23 +69,26 @@ impl Heap {
             let side = &self.lists[lists as usize];
             self.pools[side.pool.0 as usize].searches[side.class as usize] += 1;
         }
-        let (policy, blocks) = (&self.policy, &self.blocks);
-        let fits_at_once = |key: Key| {
-            fit::accepts(policy, key.bytes(), size)
-                && !(policy.prefer_ungrowable && is_growable(blocks, key.slot()))
-        };
         let bins = &mut self.lists[lists as usize].bins;
-        match bins.take_smallest(size, fits_at_once) {
-            Some(key) => Some(key.slot()),
-            None => self.search_on(lists, size),
+        if let Some(found) = bins.smallest(size)
+            && fit::accepts(&self.policy, found.key.bytes(), size)
+            && !(self.policy.prefer_ungrowable && is_growable(&self.blocks, found.key.slot()))
+        {
+            bins.take(found);
+            return Some(found.key.slot());
         }
+        self.search_on(lists, size)
     }
 
     /// The whole search.
     #[inline(never)]
     fn search_on(&mut self, lists: u32, size: u64) -> Option<u32> {
-        let mut key = self.lists[lists as usize].bins.find(size)?;
-        if self.policy.prefer_ungrowable && is_growable(&self.blocks, key.slot()) {
+        let bins = &self.lists[lists as usize].bins;
+        let mut key = bins.find(size)?;
+        if self.policy.prefer_ungrowable
+            && is_growable(&self.blocks, key.slot())
+            && !bins.is_last(key)
+        {
             key = self.least_growable(lists, key);
         }
         if !fit::accepts(&self.policy, key.bytes(), size) {

@@ -4,8 +4,8 @@
 //! kept in chunks, so that no operation ever moves more than [`CHUNK`] keys.
 //!
 //! ```text
-//!  units (of 512 B)   1 2 3 ... 63 | 64 66 68 ... 126 | 128 132 ...      32 classes an octave
-//!  bitmap             1 0 1 ...  0 |  0  1  0 ...     |
+//!  units (of 512 B)   1 2 3 ... 255 | 256 258 260 ... 510 | 512 516 ...      128 classes an octave
+//!  bitmap             1 0 1 ...  0  |  0   1   0  ...     |
 //!                     |   \
 //!                 near: [k9 .. k3 k1]  far: [[k.. k..] [..]]     descending: the smallest is the last
 //! ```
@@ -74,6 +74,14 @@ struct Bin {
     far: Vec<Vec<Key>>,
 }
 
+/// The smallest block of a class, and where it stands. Good until the bins change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Smallest {
+    /// The block.
+    pub key: Key,
+    class: usize,
+}
+
 /// The free blocks of one list.
 #[derive(Clone, Debug)]
 pub struct Bins {
@@ -106,6 +114,9 @@ impl Bins {
     /// The first block in the order that has at least `bytes`.
     #[must_use]
     pub fn find(&self, bytes: u64) -> Option<Key> {
+        if let Some(found) = self.smallest(bytes) {
+            return Some(found.key);
+        }
         if bytes > MAX_BLOCK {
             return None;
         }
@@ -174,27 +185,40 @@ impl Bins {
         self.bins[class].insert(key);
     }
 
-    /// Takes out the first block that has at least `bytes`, if it is the smallest of its class and is accepted.
-    /// Nearly every search ends so; `None` means only that this one did not.
+    /// The first block in the order that has at least `bytes`, if it is the smallest of its class: nearly every
+    /// search ends so. `None` means only that this one did not.
     #[inline(always)]
-    pub fn take_smallest(&mut self, bytes: u64, accepts: impl FnOnce(Key) -> bool) -> Option<Key> {
+    #[must_use]
+    pub fn smallest(&self, bytes: u64) -> Option<Smallest> {
         if bytes > MAX_BLOCK {
             return None;
         }
         let units = bytes.div_ceil(UNIT) as u32;
         let class = self.next_class(class_of(units))?;
-        let near = &mut self.bins[class].near;
-        let smallest = *near.last()?;
+        let key = *self.bins[class].near.last()?;
         // Only a block of the request's own class can be too small.
-        if smallest.units() < units || !accepts(smallest) {
-            return None;
-        }
-        near.pop();
+        (key.units() >= units).then_some(Smallest { key, class })
+    }
+
+    /// Takes out what [`Bins::smallest`] found.
+    #[inline(always)]
+    pub fn take(&mut self, found: Smallest) {
+        let near = &mut self.bins[found.class].near;
+        let taken = near.pop();
+        debug_assert!(taken == Some(found.key), "F1");
         self.len -= 1;
         if near.is_empty() {
-            self.close(class);
+            self.close(found.class);
         }
-        Some(smallest)
+    }
+
+    /// Whether no block comes after this one.
+    #[must_use]
+    pub fn is_last(&self, key: Key) -> bool {
+        let Some(word) = self.summary.checked_ilog2() else { return true };
+        let class = word * 64 + self.words[word as usize].ilog2();
+        let bin = &self.bins[class as usize];
+        bin.far.first().unwrap_or(&bin.near).first() <= Some(&key)
     }
 
     /// Takes a block out. Returns whether it was held.
@@ -243,14 +267,7 @@ impl Bins {
 /// The place of the first key below `bound` in a descending list: as many keys are at or above it.
 #[inline]
 fn at_or_above(list: &[Key], bound: Key) -> usize {
-    if list.len() > 8 {
-        return list.partition_point(|&key| key >= bound);
-    }
-    let mut place = list.len();
-    while place > 0 && list[place - 1] < bound {
-        place -= 1;
-    }
-    place
+    list.partition_point(|&key| key >= bound)
 }
 
 impl Bin {
@@ -363,6 +380,7 @@ mod tests {
     fn f2_search_order_is_that_of_a_sorted_set() {
         for spread in [3u64, 200, 1 << 20] {
             let (mut bins, mut set) = (Bins::default(), BTreeSet::new());
+            let mut taken = 0;
             let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ spread;
             let mut next = move || {
                 seed ^= seed << 13;
@@ -383,12 +401,25 @@ mod tests {
                 let bytes = (1 + next() % spread) * UNIT;
                 let expected = set.range(Key::new(bytes, 0, 0)..).next().copied();
                 assert_eq!(bins.find(bytes), expected, "round {round}");
+                let found = bins.smallest(bytes);
+                assert!(found.is_none() || found.map(|found| found.key) == expected);
+                if let Some(found) = found
+                    && next() % 4 == 0
+                {
+                    bins.take(found);
+                    assert!(!bins.remove(found.key), "what was taken is gone");
+                    set.remove(&found.key);
+                    taken += 1;
+                    continue;
+                }
                 if let Some(key) = expected {
                     let after = set.range(key..).nth(1).copied();
                     assert_eq!(bins.after(key), after);
+                    assert_eq!(bins.is_last(key), after.is_none());
                 }
                 assert_eq!(bins.len(), set.len());
             }
+            assert!(taken > 100, "nearly every search ends at the smallest of a class");
             assert!(bins.iter().eq(set.iter().copied()));
             assert!(bins.iter().rev().eq(set.iter().rev().copied()));
         }
