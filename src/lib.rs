@@ -12,6 +12,7 @@
 //!
 //! `ARCHITECTURE.md` in the repository has the picture and the rules.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(all(doctest, feature = "std"), doc = include_str!("../README.md"))]
 
 extern crate alloc;
 

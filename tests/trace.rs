@@ -115,7 +115,7 @@ fn device(counts: Counts) -> impl Strategy<Value = DeviceTrace> {
     (any::<u32>(), 0..50_u32, parts).prop_map(|(device, spare, (events, segments))| {
         let ids = events.iter().map(|event| event.allocation).filter(|&id| id != NO_ALLOCATION);
         let allocations = ids.max().map_or(0, |highest| highest + 1).max(spare);
-        DeviceTrace { device, events, allocations, segments }
+        DeviceTrace { device, events, allocations, ids: vec![9; spare as usize], segments }
     })
 }
 

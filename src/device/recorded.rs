@@ -64,6 +64,8 @@ pub struct Disagreement {
 pub struct RecordedDevice {
     deeds: Vec<Deed>,
     at: usize,
+    /// After the deeds the driver refused for good: the request failed.
+    ends_refused: bool,
     /// Ends of address ranges by their start: no range granted reaches beyond its own.
     range_ends: Vec<(u64, u64)>,
     total: Option<u64>,
@@ -83,8 +85,9 @@ impl RecordedDevice {
         Self { total, range_ends, elsewhere: ELSEWHERE, ..Self::default() }
     }
 
-    /// Lays out what the driver did while the next request was served.
-    pub fn lay_out(&mut self, deeds: impl IntoIterator<Item = Deed>) {
+    /// Lays out what the driver did while the next request was served; `ends_refused`: it failed in the end.
+    pub fn lay_out(&mut self, deeds: impl IntoIterator<Item = Deed>, ends_refused: bool) {
+        self.ends_refused = ends_refused;
         self.deeds.clear();
         self.deeds.extend(deeds);
         self.at = 0;
@@ -128,7 +131,7 @@ impl RecordedDevice {
                 Answer::Granted { base: Address(base) }
             }
             Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
-            None if self.deeds.is_empty() => Answer::Refused(Fault::OutOfMemory),
+            None if self.ends_refused => Answer::Refused(Fault::OutOfMemory),
             other => {
                 self.at += usize::from(other.is_some());
                 let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
@@ -161,7 +164,7 @@ impl RecordedDevice {
                 Answer::Mapped
             }
             Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
-            None if self.deeds.is_empty() => Answer::Refused(Fault::OutOfMemory),
+            None if self.ends_refused => Answer::Refused(Fault::OutOfMemory),
             other => {
                 self.at += usize::from(other.is_some());
                 let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
@@ -246,7 +249,7 @@ mod tests {
             Deed::SegmentGone { base: 512, bytes: 1024 },
             Deed::Segment { base: 4096, bytes: 2048 },
         );
-        device.lay_out([gone, granted]);
+        device.lay_out([gone, granted], false);
         let reserve = Want::Reserve { bytes: 2048 };
         assert_eq!(device.perform(reserve), Answer::Refused(Fault::OutOfMemory));
         device.perform(Want::Release { base: Address(512), bytes: 1024 });
@@ -257,12 +260,17 @@ mod tests {
     #[test]
     fn what_was_not_recorded_and_what_was_not_done_are_told() {
         let mut device = RecordedDevice::new(None, Vec::new());
-        device.lay_out([Deed::SegmentGone { base: 512, bytes: 1024 }]);
+        device.lay_out([Deed::SegmentGone { base: 512, bytes: 1024 }], false);
         assert!(device.settle().is_some_and(|d| d.got.contains("nothing")));
-        device.lay_out([Deed::Segment { base: 512, bytes: 1024 }]);
+        device.lay_out([Deed::Segment { base: 512, bytes: 1024 }], false);
         device.perform(Want::Reserve { bytes: 4096 });
         assert!(device.settle().is_some_and(|d| d.got.contains("4096")));
         device.perform(Want::Release { base: Address(0), bytes: 1 });
         assert!(device.settle().is_some());
+        device.lay_out([Deed::SegmentGone { base: 512, bytes: 1024 }], true);
+        device.perform(Want::Release { base: Address(512), bytes: 1024 });
+        let last = device.perform(Want::Reserve { bytes: 4096 });
+        assert_eq!(last, Answer::Refused(Fault::OutOfMemory), "the request failed in the end");
+        assert_eq!(device.settle(), None);
     }
 }

@@ -376,7 +376,7 @@ impl<'a, W: Watch> Player<'a, W> {
             Kind::FreeRequested => self.free_requested(event)?,
             Kind::FreeCompleted => self.free_completed(event)?,
             Kind::Use => self.use_on(event),
-            Kind::EmptyCache => self.empty_cache()?,
+            Kind::EmptyCache | Kind::EmptyCacheMarker => self.empty_cache()?,
             Kind::SegmentAlloc | Kind::SegmentMap | Kind::SegmentFree | Kind::SegmentUnmap => {
                 self.gather(event);
             }
@@ -568,10 +568,14 @@ impl<'a, W: Watch> Player<'a, W> {
 
     /// Decides what the run before a request was, and lays it out for the driver.
     fn before_request(&mut self, event: &Event) -> Result<(), ReplayError> {
+        let failed = event.kind == Kind::Oom;
         if self.run.deeds.is_empty() && self.run.completed.is_empty() {
+            if let World::Recorded(device) = &mut self.world {
+                device.lay_out([], failed);
+            }
             return Ok(());
         }
-        let in_ladder = self.run.growths > 0 || event.kind == Kind::Oom;
+        let in_ladder = self.run.growths > 0 || failed;
         let served = self.heap.fits(event.bytes, event.stream, event.pool);
         if self.run.releases > 0 && (!in_ladder || served) {
             self.explain_releases()?;
@@ -582,7 +586,7 @@ impl<'a, W: Watch> Player<'a, W> {
         }
         let deeds = core::mem::take(&mut self.run.deeds);
         if let World::Recorded(device) = &mut self.world {
-            device.lay_out(deeds);
+            device.lay_out(deeds, failed);
         }
         self.run.releases = 0;
         self.run.growths = 0;
@@ -613,7 +617,7 @@ impl<'a, W: Watch> Player<'a, W> {
         let releases = core::mem::replace(&mut self.run.deeds, rest);
         self.run.releases = 0;
         if let World::Recorded(device) = &mut self.world {
-            device.lay_out(releases);
+            device.lay_out(releases, true);
         }
         self.empty_cache()?;
         if let World::Recorded(device) = &mut self.world

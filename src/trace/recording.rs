@@ -43,6 +43,8 @@ pub struct DeviceTrace {
     pub events: Vec<Event>,
     /// How many allocations the events name: tickets run from 0 to this.
     pub allocations: u32,
+    /// The file's own number of each allocation; empty where those are 0, 1, 2 and so on, or it has none.
+    pub ids: Vec<u64>,
     /// The segments when the recording ended, if the file has them.
     pub segments: Vec<FinalSegment>,
 }
@@ -90,6 +92,8 @@ pub enum Kind {
     Use,
     /// The cache was emptied by the program.
     EmptyCache,
+    /// A marker says that the program emptied its cache: as `EmptyCache`, but it does not count.
+    EmptyCacheMarker,
     /// The driver gave a segment.
     SegmentAlloc,
     /// The driver took a segment back.
@@ -112,7 +116,15 @@ impl Kind {
     /// Whether entries of this kind count as events (`design`: markers and comments do not).
     #[must_use]
     pub const fn counts(self) -> bool {
-        !matches!(self, Self::Marker)
+        !matches!(self, Self::Marker | Self::EmptyCacheMarker)
+    }
+}
+
+impl DeviceTrace {
+    /// The file's own number of an allocation.
+    #[must_use]
+    pub fn id_of(&self, allocation: u32) -> u64 {
+        self.ids.get(allocation as usize).copied().unwrap_or(u64::from(allocation))
     }
 }
 

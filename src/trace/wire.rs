@@ -66,13 +66,14 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Every kind of event and its spelling; those that PyTorch has are spelled as there.
-const KINDS: [(Kind, &str); 14] = [
+const KINDS: [(Kind, &str); 15] = [
     (Kind::Alloc, "alloc"),
     (Kind::Free, "free"),
     (Kind::FreeRequested, "free_requested"),
     (Kind::FreeCompleted, "free_completed"),
     (Kind::Use, "use"),
     (Kind::EmptyCache, "empty_cache"),
+    (Kind::EmptyCacheMarker, "empty_cache_marker"),
     (Kind::SegmentAlloc, "segment_alloc"),
     (Kind::SegmentFree, "segment_free"),
     (Kind::SegmentMap, "segment_map"),
@@ -142,6 +143,8 @@ struct HeaderDevice {
     device: u32,
     #[serde(default, skip_serializing_if = "zero")]
     allocations: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ids: Vec<u64>,
 }
 
 /// An event. Keys that are absent are 0 (`id`: none).

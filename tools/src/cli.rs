@@ -29,7 +29,7 @@ pub enum Command {
     Replay(Replay),
     /// Show the statistics of a moment: PyTorch's memory_summary and where the memory of each pool is.
     Summary(Summary),
-    /// Draw a chart: memory map, timeline, address-time, histogram, fragmentation.
+    /// Draw a chart: memory map, timeline, address-time, histogram, fragmentation, compare, fleet.
     Render(Render),
     /// Write a recording in another format.
     Convert(Convert),
@@ -132,6 +132,10 @@ pub enum View {
     Histogram,
     /// Free, pinned free and the largest free block over the events.
     Fragmentation,
+    /// Reserved bytes over the events, one curve for each policy.
+    Compare,
+    /// The devices of the recording side by side at their out-of-memory or peak.
+    Fleet,
 }
 
 /// `blockyard summary`
@@ -164,7 +168,8 @@ pub struct Summary {
 Examples:
   blockyard render oom.pickle -o oom.svg                        the memory map where the request failed
   blockyard render trace.csv.zst -o life.png --view address-time
-  blockyard render trace.csv --policy blockyard --at marker:step -o map.png")]
+  blockyard render trace.csv --policy blockyard --at marker:step -o map.png
+  blockyard render trace.csv --view compare --policy pytorch,blockyard -o compare.svg")]
 pub struct Render {
     /// The recording.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

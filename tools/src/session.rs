@@ -7,7 +7,7 @@ use blockyard::lab::{
 };
 use blockyard::ledger::{Metric, Stats};
 use blockyard::policy::Effective;
-use blockyard::trace::{DeviceTrace, Recording};
+use blockyard::trace::{DeviceTrace, NO_ALLOCATION, Recording};
 use blockyard::vocab::{HeapView, Human, PoolUsage};
 
 use crate::charts::model::Sample;
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub effective: Effective,
     /// The device's number.
     pub device: u32,
+    /// The file's own number of the first failed allocation.
+    pub failed_id: Option<u64>,
     /// The recording answered.
     pub recorded: bool,
     /// The device's memory.
@@ -159,6 +161,11 @@ pub fn replay<W: Watch>(
     }
     let outcome = Outcome {
         device: trace.device,
+        failed_id: player
+            .failures()
+            .1
+            .filter(|failure| failure.allocation != NO_ALLOCATION)
+            .map(|failure| trace.id_of(failure.allocation)),
         recorded: options.recorded,
         capacity,
         capacity_source,

@@ -1,6 +1,7 @@
 //! Table: rows of text in columns, numbers to the right.
 
-/// Lines of the rows, columns two spaces apart; the first column to the left, the others to the right.
+/// Lines of the rows, columns two spaces apart; the first and the last column to the left, numbers between
+/// them to the right.
 #[must_use]
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -16,7 +17,11 @@ pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
         .map(|row| {
             let cells = row.iter().enumerate().map(|(column, cell)| {
                 let width = widths[column];
-                if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                if column == 0 || column + 1 == columns {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
             });
             cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
         })
@@ -29,7 +34,7 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -1,4 +1,6 @@
-//! Reading: genuine snapshots read whole, against figures obtained independently, and encodings agree.
+//! Reading: genuine snapshots read whole, against figures obtained independently, and encodings
+//! agree.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +18,8 @@ fn snapshot(name: &str) -> Recording {
 /// What CPython's own `pickle` module finds in a snapshot.
 struct Expected {
     name: &'static str,
-    /// alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap,
-    /// oom, snapshot
+    /// alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map,
+    /// segment_unmap, oom, snapshot
     actions: [usize; 9],
     segments: usize,
     blocks: usize,
@@ -232,9 +234,9 @@ fn old_and_odd_snapshots_are_read() {
     assert_eq!(recording.stacks.label(blocks[0].stack), "f (a.py:3)");
 }
 
-fn codes(json: &str) -> Vec<&'static str> {
+fn codes(json: &str) -> Vec<String> {
     let recording = read_bytes("x", json.as_bytes()).unwrap();
-    recording.notices.iter().map(|notice| notice.code).collect()
+    recording.notices.iter().map(|notice| notice.code.to_string()).collect()
 }
 
 #[test]
@@ -297,4 +299,38 @@ fn compressed_files_are_opened() {
         let recording = read_bytes("x", &bytes).unwrap();
         assert_eq!((recording.format.as_str(), recording.event_count()), ("csv", 2));
     }
+}
+
+#[test]
+fn every_pickle_protocol_is_read() {
+    let text = b"(dp0\nVdevice_traces\np1\n(lp2\n(lp3\n(dp4\nVaction\np5\nVsegment_alloc\np6\n\
+        sVaddr\np7\nL122706120933376L\nsVsize\np8\nI2097152\nsVpool_id\np9\n(I0\nI3\ntp10\n\
+        saas.";
+    let binary = b"\x80\x02}q\0X\x0d\0\0\0device_tracesq\x01]q\x02]q\x03}q\x04(X\x06\0\0\0action\
+        X\x0d\0\0\0segment_allocX\x04\0\0\0addr\x8a\x06\0\0\xe0\xc0\x99\x6fX\x04\0\0\0size\
+        J\0\0 \0X\x07\0\0\0pool_idK\0K\x03\x86uaas.";
+    for bytes in [&text[..], &binary[..]] {
+        let recording = read_bytes("x", bytes).unwrap();
+        let event = recording.devices[0].events[0];
+        assert_eq!((event.kind, event.bytes), (Kind::SegmentAlloc, 2 << 20));
+        assert_eq!(recording.pools[event.pool.0 as usize], (0, 3));
+        assert_eq!(event.address >> 40, 0x6f);
+    }
+}
+
+#[test]
+fn files_that_cannot_be_opened_are_named() {
+    let missing = read(Path::new("/no/such/file.pickle")).unwrap_err().to_string();
+    assert!(missing.starts_with("/no/such/file.pickle: cannot be read ("), "{missing}");
+    let folder = read(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap_err().to_string();
+    assert!(folder.ends_with(": a directory; expected a file"), "{folder}");
+}
+
+#[test]
+fn a_trace_of_its_own_is_read_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("misleading.pickle");
+    std::fs::write(&path, zstd::encode_all(&b"a,1,100,0,w\nf,1\n"[..], 1).unwrap()).unwrap();
+    let recording = read(&path).unwrap();
+    assert_eq!((recording.format.as_str(), recording.event_count()), ("csv", 2));
 }

@@ -268,7 +268,12 @@ fn action(kind: Kind) -> Option<&'static str> {
         Kind::SegmentUnmap => "segment_unmap",
         Kind::Oom => "oom",
         Kind::Snapshot => "snapshot",
-        Kind::Free | Kind::Use | Kind::EmptyCache | Kind::Marker | Kind::Other => return None,
+        Kind::Free
+        | Kind::Use
+        | Kind::EmptyCache
+        | Kind::EmptyCacheMarker
+        | Kind::Marker
+        | Kind::Other => return None,
     })
 }
 

@@ -98,6 +98,7 @@ impl Decoder {
         let device = |listed: &super::HeaderDevice| DeviceTrace {
             device: listed.device,
             allocations: listed.allocations,
+            ids: listed.ids.clone(),
             ..DeviceTrace::default()
         };
         let mut devices: Vec<_> = header.devices.iter().map(device).collect();

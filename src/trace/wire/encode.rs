@@ -187,8 +187,11 @@ impl<W: Write> Encoder<'_, W> {
 }
 
 fn header(recording: &Recording) -> Header {
-    let device =
-        |trace: &DeviceTrace| HeaderDevice { device: trace.device, allocations: trace.allocations };
+    let device = |trace: &DeviceTrace| HeaderDevice {
+        device: trace.device,
+        allocations: trace.allocations,
+        ids: trace.ids.clone(),
+    };
     Header {
         blockyard_trace: VERSION,
         format: recording.format.clone(),

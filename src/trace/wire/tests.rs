@@ -69,7 +69,8 @@ fn everything() -> Recording {
         blocks: vec![block],
     };
     let events = vec![event, marker, marker];
-    let first = DeviceTrace { device: 2, events, allocations: 1, segments: vec![segment] };
+    let first =
+        DeviceTrace { device: 2, events, allocations: 1, ids: vec![77], segments: vec![segment] };
     recording.devices = vec![first, DeviceTrace { device: 3, ..DeviceTrace::default() }];
     recording
 }

@@ -1,5 +1,6 @@
 //! Commands: one file a subcommand. Each chooses what is read, replayed and shown.
 
+mod comparisons;
 mod convert;
 mod pictures;
 mod render;

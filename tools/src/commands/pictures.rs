@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use blockyard::lab::Failure;
+use blockyard::ledger::Metric;
 use blockyard::policy::Effective;
 use blockyard::trace::{DeviceTrace, Kind, NO_ALLOCATION, Recording, StackId};
 use blockyard::vocab::{BlockState, HeapView, Human, PoolId, StreamId, Ticket};
 
+use super::comparisons;
 use crate::charts::model::{
     AddressTimeData, Caption, FailedRequest, FragmentationData, HistogramData, MapData, Peak,
     TimelineData,
@@ -22,6 +24,7 @@ use crate::table::count;
 use crate::watchers::Lives;
 
 /// What a picture is of.
+#[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub file: &'a Path,
     pub recording: &'a Recording,
@@ -43,15 +46,22 @@ pub(super) fn draw(
         View::Timeline => timeline(subject)?,
         View::AddressTime => address_time(subject)?,
         View::Fragmentation => fragmentation(subject)?,
+        View::Compare => comparisons::compare(std::slice::from_ref(subject))?,
+        View::Fleet => comparisons::fleet(subject)?,
     };
-    charts::render(&chart, path).map_err(|error| match error {
+    write(&chart, path)
+}
+
+/// Writes a chart.
+pub(super) fn write(chart: &Chart, path: &Path) -> Result<(), Fail> {
+    charts::render(chart, path).map_err(|error| match error {
         ChartError::Draw(text) => Fail::Internal(text),
         other => Fail::BadInput(other.to_string()),
     })
 }
 
 impl Subject<'_> {
-    fn replay(&self, stop: Option<When>, curve: bool) -> Result<Outcome, Fail> {
+    pub(super) fn replay(&self, stop: Option<When>, curve: bool) -> Result<Outcome, Fail> {
         let options = Options { stop, curve, ..self.options.clone() };
         let policy = self.effective.clone();
         Ok(session::replay(self.recording, self.trace, policy, &options, ())?.0)
@@ -59,6 +69,9 @@ impl Subject<'_> {
 
     /// The replay stopped at a moment; without one at the first failure, else at the peak.
     pub(super) fn at(&self, when: Option<&When>) -> Result<(Outcome, When), Fail> {
+        if self.trace.events.is_empty() {
+            return Ok((self.replay(None, false)?, When::End));
+        }
         if let Some(when) = when.filter(|when| **when != When::Peak) {
             return Ok((self.replay(Some(when.clone()), false)?, when.clone()));
         }
@@ -69,7 +82,7 @@ impl Subject<'_> {
         Ok((self.replay(Some(When::Event(whole.peak_event)), false)?, When::Peak))
     }
 
-    fn caption(&self, what: &str, outcome: &Outcome, moment: &str) -> Caption {
+    pub(super) fn caption(&self, what: &str, outcome: &Outcome, moment: &str) -> Caption {
         let name = self.file.file_name().map_or_else(
             || self.file.display().to_string(),
             |name| name.to_string_lossy().into_owned(),
@@ -90,7 +103,7 @@ impl Subject<'_> {
                 "{name}{device}, policy {}, {driver}{capacity}",
                 self.effective.policy.name
             ),
-            verdict: verdict(outcome),
+            verdict: verdict(outcome, moment.is_empty()),
             alarm: outcome.failure.is_some(),
         }
     }
@@ -150,7 +163,7 @@ pub(super) fn stacks_of(trace: &DeviceTrace) -> Vec<StackId> {
 }
 
 /// One sentence on how it went.
-fn verdict(outcome: &Outcome) -> String {
+fn verdict(outcome: &Outcome, whole: bool) -> String {
     match &outcome.failure {
         Some(Failure { event, report, .. }) => format!(
             "out of memory at event {}: {} requested; {}: {}",
@@ -159,6 +172,16 @@ fn verdict(outcome: &Outcome) -> String {
             report.verdict.name(),
             report.sentence()
         ),
+        None if whole => {
+            let allocated = outcome.stats.peak(Metric::AllocatedBytes);
+            let reserved = outcome.stats.peak(Metric::ReservedBytes);
+            format!(
+                "peak allocated {}, peak reserved {} ({:.2} x); no request failed",
+                Human(allocated),
+                Human(reserved),
+                reserved as f64 / allocated.max(1) as f64
+            )
+        }
         None => {
             let stats = &outcome.stats;
             format!(
@@ -226,14 +249,8 @@ fn timeline(subject: &Subject<'_>) -> Result<Chart, Fail> {
     Ok(Chart::Timeline(TimelineData {
         caption: subject.caption("Memory over time", &outcome, ""),
         capacity_bytes: capacity(subject.trace, subject.options.capacity).0,
-        peak_allocated: peak(
-            stats.peak(blockyard::ledger::Metric::AllocatedBytes),
-            outcome.peak_event,
-        ),
-        peak_reserved: peak(
-            stats.peak(blockyard::ledger::Metric::ReservedBytes),
-            outcome.peak_reserved_event,
-        ),
+        peak_allocated: peak(stats.peak(Metric::AllocatedBytes), outcome.peak_event),
+        peak_reserved: peak(stats.peak(Metric::ReservedBytes), outcome.peak_reserved_event),
         ooms: ooms(&outcome),
         markers: subject.markers(),
         samples: outcome.curve,

@@ -1,5 +1,6 @@
 //! Render: a chart of a recording.
 
+use super::comparisons;
 use super::pictures::{self, Subject};
 use super::{busiest, looks_as_recorded, policies, print, print_json, read, show_notices};
 use crate::cli::{Render, View};
@@ -17,8 +18,14 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
         )));
     }
     let policies = policies(&arguments.engine, &recording)?;
-    let [effective] = &policies[..] else {
-        return Err(Fail::BadInput("render takes one --policy, not several".to_string()));
+    let (effective, others) = match &policies[..] {
+        [] => return Err(Fail::Internal("no policy".to_string())),
+        [_, _, ..] if arguments.view != View::Compare => {
+            return Err(Fail::BadInput(
+                "this view takes one --policy, not several; see --view compare".to_string(),
+            ));
+        }
+        [first, others @ ..] => (first, others),
     };
     let options = Options {
         capacity: arguments.engine.capacity,
@@ -35,7 +42,16 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
         effective,
         options: &options,
     };
-    pictures::draw(&subject, arguments.view, arguments.at.as_ref(), &arguments.output)?;
+    if arguments.view == View::Compare {
+        let subjects: Vec<Subject<'_>> = [effective]
+            .into_iter()
+            .chain(others)
+            .map(|effective| Subject { effective, ..subject })
+            .collect();
+        pictures::write(&comparisons::compare(&subjects)?, &arguments.output)?;
+    } else {
+        pictures::draw(&subject, arguments.view, arguments.at.as_ref(), &arguments.output)?;
+    }
     if arguments.common.json {
         return print_json(&serde_json::json!({
             "file": arguments.file.display().to_string(),

@@ -6,8 +6,8 @@ use blockyard::trace::{DeviceTrace, Recording};
 use rayon::prelude::*;
 
 use super::{
-    devices, files, has_driver, pictures, policies, print, print_json, read, replay_json,
-    replay_text, show_notices, snapshot,
+    comparisons, devices, files, has_driver, pictures, policies, print, print_json, read,
+    replay_json, replay_text, show_notices, snapshot,
 };
 use crate::cli::{DriverName, Replay};
 use crate::fail::Fail;
@@ -160,7 +160,15 @@ fn extras(arguments: &Replay, replayed: &Replayed) -> Result<(), Fail> {
     };
     let mut written = Vec::new();
     if let Some(path) = &arguments.render {
-        pictures::draw(&subject, arguments.view, None, path)?;
+        if arguments.view == crate::cli::View::Compare {
+            let on_device = replayed.outcomes.iter().filter(|o| o.device == first.device);
+            let subjects: Vec<pictures::Subject<'_>> = on_device
+                .map(|outcome| pictures::Subject { effective: &outcome.effective, ..subject })
+                .collect();
+            pictures::write(&comparisons::compare(&subjects)?, path)?;
+        } else {
+            pictures::draw(&subject, arguments.view, None, path)?;
+        }
         written.push((arguments.view_name(), path));
     }
     if let (Some(when), Some(path)) = (&arguments.snapshot, &arguments.output) {
@@ -183,6 +191,8 @@ impl Replay {
             crate::cli::View::AddressTime => "address-time chart",
             crate::cli::View::Histogram => "histogram",
             crate::cli::View::Fragmentation => "fragmentation chart",
+            crate::cli::View::Compare => "comparison",
+            crate::cli::View::Fleet => "fleet chart",
         }
     }
 }

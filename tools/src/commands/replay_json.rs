@@ -3,7 +3,7 @@
 use blockyard::lab::{Exact, Failure};
 use blockyard::ledger::Metric;
 use blockyard::policy::Effective;
-use blockyard::trace::{NO_ALLOCATION, Recording};
+use blockyard::trace::Recording;
 use blockyard::vocab::{Report, RungOutcome};
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn result(outcome: &Outcome) -> Value {
         "device_nanos": outcome.device_nanos,
         "retries": counters.alloc_retries,
         "ooms": outcome.ooms,
-        "out_of_memory": outcome.failure.as_ref().map(failure),
+        "out_of_memory": outcome.failure.as_ref().map(|first| failure(first, outcome.failed_id)),
         "exact": outcome.exact.as_ref().map(exact),
         "nanos_per_event": (outcome.nanos_per_event * 10.0).round() / 10.0,
         "events_replayed": outcome.events,
@@ -87,12 +87,12 @@ pub(super) fn settings(effective: &Effective) -> Value {
     Value::Object(entries.collect())
 }
 
-fn failure(failure: &Failure) -> Value {
+fn failure(failure: &Failure, id: Option<u64>) -> Value {
     let report = &failure.report;
     json!({
         "event": failure.event,
         "line": (failure.line > 0).then_some(failure.line),
-        "id": (failure.allocation != NO_ALLOCATION).then_some(failure.allocation),
+        "id": id,
         "requested_bytes": report.requested_bytes,
         "rounded_bytes": report.rounded_bytes,
         "verdict": report.verdict.name(),

@@ -1,4 +1,5 @@
-//! CSV: blockyard's own text traces, `a,id,bytes,stream[,tag]`, `f,id`, `r,id,stream`, `e` and `m,text`.
+//! CSV: blockyard's own text traces, `a,id,bytes,stream[,tag]`, `f,id`, `r,id,stream`, `e` and
+//! `m,text`.
 //!
 //! Read as bytes and fast: a million events in a fraction of a second. Knows nothing of addresses.
 
@@ -26,11 +27,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, Wrong> {
 
 /// Whether a line that says something looks like a row of this format.
 pub(crate) fn is_row(line: &[u8]) -> bool {
-    match line {
-        [b'e'] => true,
-        [b'a' | b'f' | b'r' | b'm', b',', ..] => true,
-        _ => false,
-    }
+    matches!(line, [b'e'] | [b'a' | b'f' | b'r' | b'm', b',', ..])
 }
 
 struct Reader<'a> {
@@ -41,6 +38,8 @@ struct Reader<'a> {
     live: Live,
     /// The events at which the allocations were born.
     births: Vec<u32>,
+    /// Their ids, kept from the first that is not the allocation's number.
+    ids: Vec<u64>,
     unknown: u64,
     first_unknown: u32,
 }
@@ -54,6 +53,7 @@ impl<'a> Reader<'a> {
             tags: HashMap::new(),
             live: Live::default(),
             births: Vec::new(),
+            ids: Vec::new(),
             unknown: 0,
             first_unknown: 0,
         }
@@ -89,6 +89,11 @@ impl<'a> Reader<'a> {
             .filter(|&at| at != NO_ALLOCATION)
             .ok_or_else(|| Wrong::line(line, "more than 4,294,967,294 events", "fewer"))?;
         self.births.push(at);
+        if !self.ids.is_empty() {
+            self.ids.push(id);
+        } else if id != u64::from(allocation) {
+            self.ids = (0..u64::from(allocation)).chain([id]).collect();
+        }
         let event = Event {
             bytes: size,
             allocation,
@@ -133,7 +138,7 @@ impl<'a> Reader<'a> {
 
     fn marker(&mut self, line: u32, text: &[u8]) -> Result<(), Wrong> {
         if text == b"empty_cache" {
-            return self.push(line, Event::new(Kind::EmptyCache));
+            return self.push(line, Event::new(Kind::EmptyCacheMarker));
         }
         let text = utf8(text, "the marker", line)?.to_string();
         let index = self.recording.markers.len() as u32;
@@ -179,6 +184,7 @@ impl<'a> Reader<'a> {
             );
         }
         self.trace.allocations = self.births.len() as u32;
+        self.trace.ids = self.ids;
         self.recording.streams = self.streams.into_names();
         self.recording.pools = vec![(0, 0)];
         self.recording.devices = vec![self.trace];
@@ -199,7 +205,8 @@ fn utf8<'a>(bytes: &'a [u8], what: &str, line: u32) -> Result<&'a str, Wrong> {
     })
 }
 
-/// Which ids are allocated. Ids are mostly small and only grow: those stand in a table; others in a map.
+/// Which ids are allocated. Ids are mostly small and only grow: those stand in a table; others in
+/// a map.
 #[derive(Default)]
 struct Live {
     /// Allocation + 1 by id; 0: not allocated.
@@ -225,7 +232,8 @@ impl Live {
         std::mem::replace(&mut self.table[id as usize], allocation + 1) != 0
     }
 
-    /// Puts an id in the table that has just grown to hold it, and moves those there that it now covers.
+    /// Puts an id in the table that has just grown to hold it, and moves those there that it now
+    /// covers.
     fn adopt(&mut self, id: u64, allocation: u32) -> bool {
         if !self.rest.is_empty() {
             let length = self.table.len() as u64;
@@ -267,8 +275,10 @@ mod tests {
         let recording = read(text.as_bytes()).unwrap();
         let trace = &recording.devices[0];
         let kinds: Vec<Kind> = trace.events.iter().map(|event| event.kind).collect();
-        use Kind::{Alloc, EmptyCache, Free, Marker, Use};
-        assert_eq!(kinds, [Alloc, Use, Marker, EmptyCache, EmptyCache, Free, Alloc]);
+        use Kind::{Alloc, EmptyCache, EmptyCacheMarker, Free, Marker, Use};
+        let expected = [Alloc, Use, Marker, EmptyCache, EmptyCacheMarker, Free, Alloc];
+        assert_eq!(kinds, expected);
+        assert_eq!(trace.ids, [7, 7], "the file's own numbers");
         assert_eq!(trace.allocations, 2);
         assert_eq!(recording.streams, [0, 3]);
         let alloc = trace.events[0];

@@ -1,6 +1,8 @@
-//! Error: the one way in which reading a file fails: which file, where, what was found, what was expected.
+//! Error: the one way in which reading a file fails: which file, where, what was found, what was
+//! expected.
 //!
-//! Every reader returns it and nobody else makes it. Its text is always one line, whatever bytes the file holds.
+//! Every reader returns it and nobody else makes it. Its text is always one line, whatever bytes
+//! the file holds.
 
 use std::fmt;
 

@@ -1,6 +1,8 @@
-//! Input: the bytes of a file or of standard input, decompressed, and never more of them than is sane.
+//! Input: the bytes of a file or of standard input, decompressed, and never more of them than is
+//! sane.
 //!
-//! Compression is recognised by content (gzip and zstd), and a small file may not grow without bound.
+//! Compression is recognised by content (gzip and zstd), and a small file may not grow without
+//! bound.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,8 +25,8 @@ pub(crate) fn name_of(path: &Path) -> String {
     if path.as_os_str() == "-" { "stdin".to_string() } else { path.display().to_string() }
 }
 
-/// All bytes of a file (`-`: standard input), as they lie on the disk. `sane` looks at the first bytes,
-/// so that an endless stream of nonsense is refused before it is read.
+/// All bytes of a file (`-`: standard input), as they lie on the disk. `sane` looks at the first
+/// bytes, so that an endless stream of nonsense is refused before it is read.
 pub(crate) fn load(
     path: &Path,
     sane: impl FnOnce(&[u8]) -> Result<(), FormatError>,

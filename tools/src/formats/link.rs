@@ -1,7 +1,7 @@
 //! Link: which allocation each entry of an address trace belongs to.
 //!
-//! Traces of other programs name blocks by address; a replay needs one number for each allocation. This
-//! pass gives them, dense from 0, and counts what does not fit. It never knows a file format.
+//! Traces of other programs name blocks by address; a replay needs one number for each allocation.
+//! This pass gives them, dense from 0, and counts what does not fit. It never knows a file format.
 
 use std::collections::{HashMap, HashSet};
 

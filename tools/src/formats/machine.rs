@@ -1,7 +1,7 @@
 //! Machine: the stack, the marks and the memo of a pickle being run, and checked reads of the file.
 //!
-//! Nothing here knows an opcode. Every read and every pop is checked, nothing recurses, and the stack and the
-//! memo cannot outgrow the file.
+//! Nothing here knows an opcode. Every read and every pop is checked, nothing recurses, and the
+//! stack and the memo cannot outgrow the file.
 
 use super::arena::{Arena, Node, Object, Value};
 use super::error::Wrong;
@@ -307,7 +307,7 @@ impl<'a> Machine<'a> {
     fn items_from(&mut self, start: usize, fold: &mut impl Fold) -> Result<(), Wrong> {
         let node = self.target(start, "dict")?;
         let items = &self.stack[start..];
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return Err(Wrong::new("a key without a value", "keys and values in turn"));
         }
         let row = match self.arena.nodes.get(node as usize) {

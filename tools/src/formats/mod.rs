@@ -1,7 +1,8 @@
-//! Formats: readers of every file that can be read as a recording, recognised by content, never by name.
+//! Formats: readers of every file that can be read as a recording, recognised by content, never by
+//! name.
 //!
-//! Owns: recognition, decompression and one reader for each format. Every reader is total: any bytes give a
-//! recording or one clear [`FormatError`]. Never knows what a recording is used for.
+//! Owns: recognition, decompression and one reader for each format. Every reader is total: any
+//! bytes give a recording or one clear [`FormatError`]. Never knows what a recording is used for.
 //!
 //! | format | reader |
 //! |---|---|
@@ -23,6 +24,7 @@ mod pytorch;
 mod pytorch_finish;
 mod pytorch_json;
 mod pytorch_pickle;
+mod pytorch_segment;
 mod rmm;
 mod text;
 mod tree;

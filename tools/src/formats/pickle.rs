@@ -1,8 +1,9 @@
 //! Pickle: a machine for the plain-data part of Python's pickle protocols that cannot run anything.
 //!
-//! Opcodes that import, call or build objects are refused by name and offset. Every read is checked, nothing
-//! recurses, and memory is bounded by the size of the file. Dicts that a [`Fold`] recognises become rows as soon
-//! as their items are there, so that a trace of a million entries never stands in memory as a million dicts.
+//! Opcodes that import, call or build objects are refused by name and offset. Every read is
+//! checked, nothing recurses, and memory is bounded by the size of the file. Dicts that a [`Fold`]
+//! recognises become rows as soon as their items are there, so that a trace of a million entries
+//! never stands in memory as a million dicts.
 
 use super::arena::{Arena, Node, Value};
 use super::error::{Place, Wrong, quoted};

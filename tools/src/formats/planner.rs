@@ -1,6 +1,8 @@
-//! Planner: instances of static memory planners, `id,lower,upper,size`: buffers with half-open lifetimes.
+//! Planner: instances of static memory planners, `id,lower,upper,size`: buffers with half-open
+//! lifetimes.
 //!
-//! Each buffer becomes an allocation at `lower` and a free at `upper`; at equal times frees come first.
+//! Each buffer becomes an allocation at `lower` and a free at `upper`; at equal times frees come
+//! first.
 
 use blockyard::trace::{DeviceTrace, Event, Kind, Recording, StackId};
 

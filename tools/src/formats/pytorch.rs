@@ -1,15 +1,15 @@
 //! PyTorch: the schema of its memory snapshots, whether pickled or JSON, turned into a recording.
 //!
-//! A [`Builder`] takes trace entries, segments and settings one by one and finishes the recording. Every
-//! version of the schema is accepted: missing keys, both spellings of states, snapshots that are only a list
-//! of segments. It never knows how the file was encoded ([`Tree`] does).
+//! A [`Builder`] takes trace entries, segments and settings one by one and finishes the recording.
+//! Every version of the schema is accepted: missing keys, both spellings of states, snapshots that
+//! are only a list of segments. It never knows how the file was encoded ([`Tree`] does).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blockyard::trace::{
-    Event, FinalBlock, FinalSegment, Frame, Kind, NO_ALLOCATION, Recording, Stack, StackId,
+    Event, FinalSegment, Frame, Kind, NO_ALLOCATION, Recording, Stack, StackId,
 };
-use blockyard::vocab::{BlockState, Class, PoolId, StreamId};
+use blockyard::vocab::{PoolId, StreamId};
 
 use super::error::Wrong;
 use super::numbers::Numbers;
@@ -35,7 +35,9 @@ pub(crate) struct Builder {
     pub(super) traces: BTreeMap<u32, Vec<Event>>,
     pub(super) unknown_actions: BTreeMap<String, u64>,
     /// Devices whose trace the file says has overflowed.
-    pub(super) overflowed: Vec<u32>,
+    pub(super) overflowed: Vec<usize>,
+    /// The first segment whose blocks do not tile it.
+    pub(super) uneven: Option<u64>,
     stacks: HashMap<u32, StackId>,
     last_stack: Option<(u32, StackId)>,
     frames: HashMap<u32, u32>,
@@ -57,6 +59,7 @@ impl Builder {
             traces: BTreeMap::new(),
             unknown_actions: BTreeMap::new(),
             overflowed: Vec::new(),
+            uneven: None,
             stacks: HashMap::new(),
             last_stack: None,
             frames: HashMap::new(),
@@ -133,11 +136,11 @@ impl Builder {
         })
     }
 
-    fn stream<T: Tree>(&mut self, value: T, what: &str) -> Result<StreamId, Wrong> {
+    pub(super) fn stream<T: Tree>(&mut self, value: T, what: &str) -> Result<StreamId, Wrong> {
         Ok(StreamId(self.streams.number(value.natural(what)?)?))
     }
 
-    fn pool<T: Tree>(&mut self, value: T, what: &str) -> Result<PoolId, Wrong> {
+    pub(super) fn pool<T: Tree>(&mut self, value: T, what: &str) -> Result<PoolId, Wrong> {
         let pair = value.pair().ok_or_else(|| value.wrong(what, "a pair of whole numbers"))?;
         Ok(PoolId(self.pools.number(pair)?))
     }
@@ -146,7 +149,7 @@ impl Builder {
 
     /// The number of a list of frames. A list that occurs often is looked at once.
     #[inline]
-    fn stack<T: Tree>(&mut self, value: T) -> Result<StackId, Wrong> {
+    pub(super) fn stack<T: Tree>(&mut self, value: T) -> Result<StackId, Wrong> {
         let identity = value.identity();
         if let (Some(identity), Some((last, stack))) = (identity, self.last_stack)
             && identity == last
@@ -221,10 +224,8 @@ impl Builder {
         id
     }
 
-    // Segments
-
-    /// Refuses a second appearance of something that makes sense in one place only; without this, a small
-    /// file could ask for the same million blocks a million times.
+    /// Refuses a second appearance of something that makes sense in one place only; without this,
+    /// a small file could ask for the same million blocks a million times.
     pub fn claim<T: Tree>(&mut self, value: T, what: &str) -> Result<(), Wrong> {
         match value.identity() {
             Some(identity) if !self.claimed.insert(identity) => {
@@ -233,106 +234,6 @@ impl Builder {
             }
             _ => Ok(()),
         }
-    }
-
-    /// One segment of the final state.
-    pub fn segment<T: Tree>(&mut self, value: T) -> Result<(), Wrong> {
-        let what = "segment";
-        if !value.is_dict() {
-            return Err(value.wrong("a segment", "a dict with address, total_size and blocks"));
-        }
-        self.claim(value, "a segment")?;
-        let missing = |key: &str| value.at(Wrong::new(format!("a segment without {key}"), key));
-        let need = |key: &str| value.natural_at(key, what)?.ok_or_else(|| missing(key));
-        let (address, bytes) = (need("address")?, need("total_size")?);
-        if address.checked_add(bytes).is_none() {
-            let wrong =
-                Wrong::new("a segment beyond the end of memory", "address + total_size < 2^64");
-            return Err(value.at(wrong));
-        }
-        let device = device_number(value.natural_at("device", what)?.unwrap_or(0))
-            .map_err(|wrong| value.at(wrong))?;
-        let at = |wrong| value.at(wrong);
-        let mut segment = FinalSegment {
-            address,
-            bytes,
-            stream: StreamId(0),
-            pool: PoolId(0),
-            class: class_of(value)?,
-            expandable: value.get("is_expandable").and_then(T::bool).unwrap_or(false),
-            stack: StackId(0),
-            blocks: Vec::new(),
-        };
-        if let Some(stream) = value.get("stream") {
-            segment.stream = self.stream(stream, "segment: stream").map_err(at)?;
-        }
-        if let Some(pool) = value.get("segment_pool_id") {
-            segment.pool = self.pool(pool, "segment: segment_pool_id").map_err(at)?;
-        }
-        if let Some(frames) = value.get("frames") {
-            segment.stack = self.stack(frames).map_err(at)?;
-        }
-        let blocks = value.get("blocks").ok_or_else(|| missing("blocks"))?;
-        self.blocks(blocks, &mut segment).map_err(at)?;
-        self.segments.push((device, segment));
-        Ok(())
-    }
-
-    /// The blocks of a segment; old snapshots do not say where they start.
-    fn blocks<T: Tree>(&mut self, value: T, segment: &mut FinalSegment) -> Result<(), Wrong> {
-        let items = value.list("segment: blocks")?;
-        if !items.is_empty() {
-            self.claim(value, "a list of blocks")?;
-        }
-        let end = segment.address + segment.bytes;
-        let mut next = segment.address;
-        segment.blocks.reserve_exact(items.len());
-        for item in items {
-            let block = self.block(item, next).map_err(|wrong| value.at(wrong))?;
-            if block.address != next {
-                self.recording.notice(
-                    "uneven-segment",
-                    format!(
-                        "the blocks of the segment at {:#x} leave gaps or overlap",
-                        segment.address
-                    ),
-                );
-            }
-            let inside = block.address.checked_add(block.bytes).filter(|&to| to <= end);
-            next = inside.filter(|_| block.address >= segment.address).ok_or_else(|| {
-                item.at(Wrong::new("a block that reaches out of its segment", "blocks inside it"))
-            })?;
-            segment.blocks.push(block);
-        }
-        Ok(())
-    }
-
-    fn block<T: Tree>(&mut self, value: T, next: u64) -> Result<FinalBlock, Wrong> {
-        let what = "block";
-        if !value.is_dict() {
-            return Err(value.wrong("a block", "a dict with size and state"));
-        }
-        self.claim(value, "a block")?;
-        let bytes = value
-            .natural_at("size", what)?
-            .ok_or_else(|| value.at(Wrong::new("a block without size", "size")))?;
-        let state = state_of(value)?;
-        let history = value.get("history").and_then(T::items).unwrap_or_default();
-        let newest = history.first().copied();
-        let real = newest.map_or(Ok(None), |newest| newest.natural_at("real_size", "history"))?;
-        let requested = value.natural_at("requested_size", what)?.or(real).unwrap_or(match state {
-            BlockState::Free => 0,
-            _ => bytes,
-        });
-        let frames = value.get("frames").or_else(|| newest.and_then(|newest| newest.get("frames")));
-        let stack = frames.map_or(Ok(StackId(0)), |frames| self.stack(frames));
-        Ok(FinalBlock {
-            address: value.natural_at("address", what)?.unwrap_or(next),
-            bytes,
-            requested,
-            state,
-            stack: stack.map_err(|wrong| value.at(wrong))?,
-        })
     }
 
     // Settings and flags
@@ -360,7 +261,7 @@ impl Builder {
         match value.items() {
             Some(items) => {
                 let set = items.into_iter().enumerate().filter(|(_, flag)| is_set(*flag));
-                self.overflowed.extend(set.map(|(device, _)| device as u32));
+                self.overflowed.extend(set.map(|(device, _)| device));
             }
             None if is_set(value) => self.overflowed.push(0),
             None => {}
@@ -385,31 +286,6 @@ fn kind_of(action: &[u8]) -> Option<Kind> {
     })
 }
 
-fn class_of<T: Tree>(segment: T) -> Result<Class, Wrong> {
-    let Some(value) = segment.get("segment_type") else { return Ok(Class::Large) };
-    match value.text().as_deref() {
-        Some("small") => Ok(Class::Small),
-        Some("large") => Ok(Class::Large),
-        Some(other) => {
-            let found = format!("segment_type `{other}`");
-            Err(segment.at(Wrong::new(found, "small or large")))
-        }
-        None => Err(segment.at(value.wrong("segment: segment_type", "small or large"))),
-    }
-}
-
-fn state_of<T: Tree>(block: T) -> Result<BlockState, Wrong> {
-    let expected = "active_allocated, active_pending_free (or active_awaiting_free) or inactive";
-    let state = block.get("state").and_then(T::text);
-    match state.as_deref() {
-        Some("active_allocated") => Ok(BlockState::Allocated),
-        Some("active_pending_free" | "active_awaiting_free") => Ok(BlockState::AwaitingFree),
-        Some("inactive") => Ok(BlockState::Free),
-        Some(other) => Err(block.at(Wrong::new(format!("block state `{other}`"), expected))),
-        None => Err(block.at(Wrong::new("a block without a state", expected))),
-    }
-}
-
 /// A setting as text; a dict as `[key:value,...]`.
 fn setting_text<T: Tree>(value: T) -> String {
     let scalar = |value: T| value.scalar().unwrap_or_else(|| value.describe().into_owned());
@@ -422,12 +298,12 @@ fn setting_text<T: Tree>(value: T) -> String {
     }
 }
 
-fn device_number(device: u64) -> Result<u32, Wrong> {
-    const MOST: u64 = 1 << 16;
+pub(super) fn device_number(device: u64) -> Result<u32, Wrong> {
+    const MOST: u64 = 1024;
     u32::try_from(device)
         .ok()
         .filter(|_| device < MOST)
-        .ok_or_else(|| Wrong::new(format!("device {device}"), "a device number below 65536"))
+        .ok_or_else(|| Wrong::new(format!("device {device}"), "a device number below 1024"))
 }
 
 /// The complaint that a file holds something else than a snapshot.

@@ -141,12 +141,19 @@ impl Builder {
             let text = format!("{count} entries of the unknown action `{action}` are skipped");
             self.recording.notice("unknown-action", text);
         }
-        for device in std::mem::take(&mut self.overflowed) {
+        let overflowed = std::mem::take(&mut self.overflowed);
+        if !overflowed.is_empty() {
+            let devices: Vec<String> = overflowed.iter().take(16).map(usize::to_string).collect();
             let text = format!(
-                "device {device}: the recording's ring was full: the oldest entries are lost \
-                 (record with a larger max_entries)"
+                "the recording's ring was full on device {}: the oldest entries are lost \
+                 (record with a larger max_entries)",
+                devices.join(", ")
             );
             self.recording.notice("overflow", text);
+        }
+        if let Some(address) = self.uneven {
+            let text = format!("the blocks of a segment leave gaps, the first at {address:#x}");
+            self.recording.notice("uneven-segment", text);
         }
         if no_history {
             self.recording.notice(

@@ -1,4 +1,5 @@
-//! JSON snapshots: the schema of PyTorch's memory snapshots as JSON, as the official viewer also opens it.
+//! JSON snapshots: the schema of PyTorch's memory snapshots as JSON, as the official viewer also
+//! opens it.
 //!
 //! Trace entries and segments are read one at a time, so that only one stands in memory as JSON.
 
@@ -40,6 +41,9 @@ fn syntax(error: &serde_json::Error) -> Wrong {
 
 /// The offset that an error's line and column mean.
 fn offset(input: &[u8], error: &serde_json::Error) -> u64 {
+    if error.is_eof() {
+        return input.len() as u64;
+    }
     let mut start = 0;
     for _ in 1..error.line() {
         match memchr::memchr(b'\n', &input[start..]) {

@@ -82,8 +82,8 @@ fn walk(builder: &mut Builder, top: Pickled<'_, '_>, rows: Vec<Event>) -> Result
     Ok(())
 }
 
-/// Gives each device its entries. They lie in the order of the file, so from the last device to the first
-/// each takes the end of the rows, without a copy where there is one device.
+/// Gives each device its entries. They lie in the order of the file, so from the last device to
+/// the first each takes the end of the rows, without a copy where there is one device.
 fn traces(
     builder: &mut Builder,
     value: Pickled<'_, '_>,
@@ -109,6 +109,8 @@ fn traces(
         let (start, end) = (run.start as usize, run.start as usize + run.length as usize);
         let events = if end > rows.len() {
             return Err(list.at(Wrong::new("a trace entry in two traces", "separate entries")));
+        } else if end == rows.len() && start == 0 {
+            std::mem::take(&mut rows)
         } else if end == rows.len() {
             rows.split_off(start)
         } else {

@@ -1,6 +1,7 @@
 //! RMM: the log that RAPIDS RMM's logging adaptor writes, `Thread,Time,Action,Pointer,Size,Stream`.
 //!
-//! Blocks are named by pointer. Streams are handles in hexadecimal (RMM's own reader takes them all for 0).
+//! Blocks are named by pointer. Streams are handles in hexadecimal (RMM's own reader takes them
+//! all for 0).
 
 use blockyard::trace::{DeviceTrace, Event, Kind, Recording};
 use blockyard::vocab::StreamId;
@@ -194,7 +195,8 @@ mod tests {
         assert_eq!(events[1].time_us, DAY_US + 1);
         assert_eq!(events[2].kind, Kind::Other);
         assert_eq!((events[3].kind, events[3].allocation, events[3].line), (Kind::Free, 0, 5));
-        let codes: Vec<&str> = recording.notices.iter().map(|notice| notice.code).collect();
+        let codes: Vec<&str> =
+            recording.notices.iter().map(|notice| notice.code.as_ref()).collect();
         assert_eq!(codes, ["allocate-failure", "unknown-free"]);
     }
 

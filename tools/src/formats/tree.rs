@@ -1,4 +1,5 @@
-//! Tree: what a snapshot's schema needs to know of a value, whether it came from a pickle or from JSON.
+//! Tree: what a snapshot's schema needs to know of a value, whether it came from a pickle or from
+//! JSON.
 
 use std::borrow::Cow;
 

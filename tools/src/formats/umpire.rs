@@ -83,14 +83,25 @@ impl Entry {
     }
 }
 
+/// A reallocation between its two lines.
+struct Moving {
+    /// The old pointer.
+    old: u64,
+    /// The new size.
+    bytes: u64,
+    /// How many events there were before: some reallocations are logged with an allocation and a
+    /// deallocation inside them.
+    since: usize,
+}
+
 #[derive(Default)]
 struct Log {
     recording: Recording,
     events: Vec<Event>,
     /// Names of allocators by their reference.
     names: HashMap<String, StackId>,
-    /// A reallocation that has begun: the old pointer and the new size.
-    moving: Option<(u64, u64)>,
+    /// A reallocation that has begun.
+    moving: Option<Moving>,
 }
 
 impl Log {
@@ -138,16 +149,22 @@ impl Log {
     /// Two lines: what is asked (old pointer, size), then where it went.
     fn reallocate(&mut self, line: u32, entry: &Entry) -> Result<(), Wrong> {
         if let Some(old) = entry.pointer("current_ptr", line)? {
-            self.moving = Some((old, entry.size(line)?));
+            let since = self.events.len();
+            self.moving = Some(Moving { old, bytes: entry.size(line)?, since });
         }
         let Some(address) = entry.pointer("new_ptr", line)? else { return Ok(()) };
-        let Some((old, bytes)) = self.moving.take() else {
+        let Some(Moving { old, bytes, since }) = self.moving.take() else {
             return Err(Wrong::line(line, "a new_ptr alone", "current_ptr and size before it"));
         };
-        if old != 0 {
+        let inside = self.events.get(since..).unwrap_or_default();
+        let seen = |kind, address| {
+            inside.iter().any(|event| event.kind == kind && event.address == address)
+        };
+        let (freed, born) = (seen(Kind::Free, old), seen(Kind::Alloc, address));
+        if old != 0 && !freed {
             self.push(line, entry, Event { address: old, ..Event::new(Kind::Free) });
         }
-        if address != 0 {
+        if address != 0 && !born {
             let stack = self.tag(entry);
             self.push(line, entry, Event { address, bytes, stack, ..Event::new(Kind::Alloc) });
         }
@@ -203,7 +220,10 @@ mod tests {
 {"category":"operation","name":"allocate","numeric_args":{"size":128},"string_args":{"allocator_ref":"0x1","pointer":"0x10"},"timestamp":5000}
 {"category":"operation","name":"reallocate","numeric_args":{"size":64},"string_args":{"allocator_ref":"0x1","current_ptr":"0x10"}}
 {"category":"operation","name":"reallocate","numeric_args":{},"string_args":{"allocator_ref":"0x1","new_ptr":"0x20"}}
+{"category":"operation","name":"reallocate","numeric_args":{"size":9},"string_args":{"allocator_ref":"0x1","current_ptr":"0x20"}}
+{"category":"operation","name":"allocate","numeric_args":{"size":9},"string_args":{"allocator_ref":"0x1","pointer":"0x30"}}
 {"category":"operation","name":"deallocate","string_args":{"allocator_ref":"0x1","pointer":"0x20"}}
+{"category":"operation","name":"reallocate","numeric_args":{},"string_args":{"allocator_ref":"0x1","new_ptr":"0x30"}}
 "#;
 
     #[test]
@@ -212,7 +232,11 @@ mod tests {
         let trace = &recording.devices[0];
         let seen: Vec<_> = trace.events.iter().map(|e| (e.kind, e.allocation, e.bytes)).collect();
         use Kind::{Alloc, Free};
-        assert_eq!(seen, [(Alloc, 0, 128), (Free, 0, 0), (Alloc, 1, 64), (Free, 1, 0)]);
+        assert_eq!(
+            seen,
+            [(Alloc, 0, 128), (Free, 0, 0), (Alloc, 1, 64), (Alloc, 2, 9), (Free, 1, 0)],
+            "the second reallocation was logged in parts"
+        );
         assert_eq!(recording.stacks.label(trace.events[0].stack), "HOST");
         assert!(recording.notices.is_empty());
     }

@@ -23,12 +23,13 @@ pub(super) enum Shape {
 }
 
 /// Every key of the format. The same key has the same shape wherever it stands.
-pub(super) const KEYS: [(&str, Shape); 33] = [
+pub(super) const KEYS: [(&str, Shape); 34] = [
     (MAGIC, Shape::U64),
     ("format", Shape::Text),
     ("devices", Shape::Records),
     ("device", Shape::U32),
     ("allocations", Shape::U32),
+    ("ids", Shape::List("a list of non-negative integers")),
     ("settings", Shape::Text),
     ("settings_detail", Shape::List("a list of pairs of texts")),
     ("streams", Shape::List("a list of non-negative integers")),

@@ -58,6 +58,7 @@ impl<W: Write> Writer<'_, W> {
             Kind::FreeCompleted => self.free(event, false),
             Kind::Use => self.used(event),
             Kind::EmptyCache => writeln!(self.out, "e"),
+            Kind::EmptyCacheMarker => writeln!(self.out, "m,empty_cache"),
             Kind::Oom => writeln!(
                 self.out,
                 "# out of memory: {} bytes on stream {}, {} bytes free on the device",
