@@ -1,0 +1,111 @@
+//! Buffer: a block of device memory that goes back when it is dropped.
+//!
+//! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and never waits: for the
+//! device, a fence is recorded where other streams used the block, and that does not block.
+
+use std::sync::atomic::{AtomicBool, Ordering as Memory};
+
+use super::hooks::BlockEvent;
+use super::shell::Shared;
+use super::stream::Stream;
+use super::sync::Arc;
+use super::tags::TagId;
+use crate::vocab::{Address, BlockId, Input, PoolId, StreamId, Target};
+
+/// A block of device memory. Sizes are bytes.
+pub struct DeviceBuffer {
+    shared: Arc<Shared>,
+    block: BlockId,
+    address: Address,
+    bytes: u64,
+    stream: StreamId,
+    pool: PoolId,
+    used: AtomicBool,
+}
+
+impl DeviceBuffer {
+    #[inline]
+    pub(super) const fn new(
+        shared: Arc<Shared>,
+        block: BlockId,
+        address: Address,
+        bytes: u64,
+        stream: StreamId,
+        pool: PoolId,
+    ) -> Self {
+        Self { shared, block, address, bytes, stream, pool, used: AtomicBool::new(false) }
+    }
+
+    /// Where it starts; 0 of a buffer of zero bytes.
+    #[must_use]
+    pub const fn address(&self) -> Address {
+        self.address
+    }
+
+    /// The size that was asked for, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The stream it was allocated on.
+    #[must_use]
+    pub const fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// The pool it was allocated from.
+    #[must_use]
+    pub const fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn tag(&self) -> TagId {
+        self.shared.locked().tag_of(self.block)
+    }
+
+    /// `stream` uses the buffer too: after the drop its memory is reused only when that stream's work so far is
+    /// done.
+    pub fn record_stream(&self, stream: &Stream) {
+        if self.block == BlockId::NONE || stream.id() == self.stream {
+            return;
+        }
+        self.used.store(true, Memory::Relaxed);
+        self.shared.apply(Input::Use { block: self.block, stream: stream.id() });
+    }
+}
+
+impl std::fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeviceBuffer({} bytes at {}, stream {})", self.bytes, self.address, self.stream.0)
+    }
+}
+
+impl Drop for DeviceBuffer {
+    #[inline]
+    fn drop(&mut self) {
+        if self.block == BlockId::NONE {
+            return;
+        }
+        let (address, bytes, stream) = (self.address, self.bytes, self.stream);
+        self.shared.hooks.block(|| BlockEvent { is_alloc: false, address, bytes, stream });
+        self.shared.free(self.block, *self.used.get_mut());
+        if self.pool != PoolId::DEFAULT {
+            self.shared.tidy_pool(self.pool);
+        }
+    }
+}
+
+impl Shared {
+    /// A private pool that has no users left gives back what is idle.
+    #[cold]
+    fn tidy_pool(&self, pool: PoolId) {
+        let retired = self.locked().heap.is_retired(pool);
+        if retired {
+            let ticket = self.ticket();
+            self.pump(Input::Trim { ticket, target: Target::Pool(pool) });
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Allocator: the core for programs with threads: one [`CachingAllocator`] a device, [`Stream`]s, [`DeviceBuffer`]s.
+//!
+//! Owns the only lock, the pump that carries wants to the device, and what hangs on live blocks: tags, hooks, the
+//! recorder. Asked by programs. Never knows a rule (that is `policy`) nor a file format (that is `trace`).
+//!
+//! ```
+//! use blockyard::allocator::{CachingAllocator, Config};
+//! use blockyard::device::SimDevice;
+//! use blockyard::vocab::MIB;
+//!
+//! let device = SimDevice::with_capacity(64 * MIB);
+//! let allocator = CachingAllocator::new(device, Config::default());
+//! let stream = allocator.default_stream();
+//! let buffer = stream.alloc(3 * MIB)?;
+//! assert_eq!(allocator.memory_allocated(), 3 * MIB);
+//! drop(buffer);
+//! assert_eq!(allocator.memory_allocated(), 0);
+//! assert!(allocator.empty_cache().released_bytes > 0);
+//! # Ok::<(), blockyard::allocator::AllocError>(())
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `sync` | the one door to locks and atomics: the real ones, or loom's |
+//! | `shell` | the core behind its lock | 
+//! | `pump` | wants to the device, answers back, no lock held (**C1**, **C2**) |
+//! | `inbox` | frees that found the lock taken |
+//! | `stream`, `buffer`, `pool`, `raw` | what programs hold |
+//! | `tags`, `scopes`, `recorder`, `hooks` | who, how much, what happened, who wants to know |
+
+mod buffer;
+mod error;
+mod hooks;
+mod inbox;
+mod pool;
+mod pump;
+mod raw;
+mod recorder;
+mod scopes;
+mod shell;
+mod stream;
+mod sync;
+pub mod tags;
+
+use std::collections::HashMap;
+
+use crate::device::Device;
+use crate::heap::Heap;
+use crate::ledger::{Metric, Stats, memory_summary, pool_summary};
+use crate::policy::{Policy, presets};
+use crate::vocab::{Class, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
+
+pub use buffer::DeviceBuffer;
+pub use error::{AllocError, FreeError};
+pub use hooks::{BlockEvent, BlockHook, OutOfMemoryObserver};
+pub use pool::{Capture, PoolScope, PrivatePool};
+pub use recorder::{Record, What};
+pub use scopes::ScopeStats;
+pub use stream::Stream;
+
+use recorder::Recorder;
+use shell::Shared;
+use sync::{Arc, Slow};
+
+/// How an allocator is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The policy; [`presets::blockyard`] if nothing else is said.
+    pub policy: Policy,
+    /// How many records the recorder keeps; 0: none.
+    pub record: usize,
+    /// The device's number in summaries.
+    pub device_index: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { policy: presets::blockyard(), record: 0, device_index: 0 }
+    }
+}
+
+impl Config {
+    /// This policy, nothing recorded.
+    #[must_use]
+    pub fn with_policy(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+}
+
+/// What emptying the cache came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emptied {
+    /// Bytes given back to the driver.
+    pub released_bytes: u64,
+    /// Where nothing was given back, why.
+    pub why_nothing: Option<&'static str>,
+}
+
+/// The caching allocator of one device. All methods may be called from any thread.
+pub struct CachingAllocator {
+    shared: Arc<Shared>,
+    streams: Slow<HashMap<u64, StreamId>>,
+    next_pool: Slow<u32>,
+    device_index: u32,
+}
+
+impl CachingAllocator {
+    /// An allocator for this device. A device that cannot map pages gets whole segments, whatever the policy says.
+    #[must_use]
+    pub fn new(device: impl Device + Send + 'static, config: Config) -> Self {
+        let mut policy = config.policy;
+        if !device.page_mapping() {
+            policy.backing = crate::policy::Backing::Segments;
+        }
+        let heap = Heap::new(policy, device.total());
+        let shared = Shared::new(heap, Recorder::new(config.record), Box::new(device));
+        Self {
+            shared: Arc::new(shared),
+            streams: Slow::new(HashMap::from([(0, StreamId(0))])),
+            next_pool: Slow::new(0),
+            device_index: config.device_index,
+        }
+    }
+
+    /// The default stream: number 0.
+    #[must_use]
+    pub fn default_stream(&self) -> Stream {
+        Stream { shared: Arc::clone(&self.shared), id: StreamId(0) }
+    }
+
+    /// The stream of a driver's handle; the same handle gives the same stream. Handle 0 is the default stream.
+    #[must_use]
+    pub fn stream(&self, handle: u64) -> Stream {
+        let mut streams = self.streams.lock();
+        let next = StreamId(streams.len() as u32);
+        let id = *streams.entry(handle).or_insert(next);
+        Stream { shared: Arc::clone(&self.shared), id }
+    }
+
+    /// A new private pool.
+    #[must_use]
+    pub fn private_pool(&self) -> PrivatePool {
+        let mut next = self.next_pool.lock();
+        *next += 1;
+        PrivatePool::new(Arc::clone(&self.shared), PoolId(*next))
+    }
+
+    /// Gives all idle memory back to the driver, after waiting for pending frees (`torch.cuda.empty_cache`).
+    pub fn empty_cache(&self) -> Emptied {
+        let capturing = self.shared.locked().heap.capturing();
+        let released_bytes = self.shared.trim(Target::All);
+        let why_nothing = (released_bytes == 0).then(|| {
+            if capturing {
+                return "a capture is under way: nothing goes back to the driver before it ends";
+            }
+            let inner = self.shared.locked();
+            match (inner.heap.reserved(), inner.books.stats.allocated_bytes()) {
+                (0, _) => "nothing is reserved",
+                (reserved, allocated) if reserved == allocated => "every reserved byte is live",
+                _ => "live blocks pin what is free: they lie in the same segments or pages",
+            }
+        });
+        Emptied { released_bytes, why_nothing }
+    }
+
+    /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls. Returns the bytes.
+    pub fn release_at_least(&self, bytes: u64) -> u64 {
+        self.shared.trim(Target::AtLeast(bytes))
+    }
+
+    /// Bytes that emptying the cache would give back now, not counting pending frees. O(blocks).
+    #[must_use]
+    pub fn releasable_bytes(&self) -> u64 {
+        self.usage().iter().map(|row| row.3.releasable_bytes).sum()
+    }
+
+    /// The most that may be reserved, in bytes; `None`: no limit.
+    #[must_use]
+    pub fn limit(&self) -> Option<u64> {
+        self.shared.locked().heap.limit()
+    }
+
+    /// Sets the most that may be reserved. Memory above it is kept until it is idle and evicted.
+    pub fn set_limit(&self, bytes: Option<u64>) {
+        self.shared.apply(Input::Limit { bytes });
+    }
+
+    /// Sets the limit to a share of the device's memory (`set_per_process_memory_fraction`); 1 is no limit.
+    ///
+    /// # Errors
+    /// A share outside 0 to 1, or a device whose memory is not known.
+    pub fn set_memory_fraction(&self, fraction: f64) -> Result<(), FractionError> {
+        if !(0.0..=1.0).contains(&fraction) {
+            return Err(FractionError::OutOfRange);
+        }
+        let total = self.shared.total.ok_or(FractionError::UnknownDevice)?;
+        self.set_limit((fraction < 1.0).then_some((fraction * total as f64) as u64));
+        Ok(())
+    }
+
+    /// The largest request that would be served on this stream now, in bytes, without waiting for pending frees.
+    #[must_use]
+    pub fn largest_possible_allocation(&self, stream: &Stream) -> u64 {
+        self.shared.locked().heap.largest_possible(stream.id(), PoolId::DEFAULT)
+    }
+
+    /// Calls `observer` with the report of every failed request, before its error is returned.
+    pub fn on_out_of_memory(&self, observer: impl Fn(&Report) + Send + Sync + 'static) {
+        self.shared.hooks.on_out_of_memory(std::sync::Arc::new(observer));
+    }
+
+    /// Calls `hook` with every block handed out and given back.
+    pub fn on_block(&self, hook: impl Fn(BlockEvent) + Send + Sync + 'static) {
+        self.shared.hooks.on_block(std::sync::Arc::new(hook));
+    }
+
+    /// `torch.cuda.memory_allocated`, in bytes.
+    #[must_use]
+    pub fn memory_allocated(&self) -> u64 {
+        self.shared.locked().books.stats.allocated_bytes()
+    }
+
+    /// `torch.cuda.memory_reserved`, in bytes.
+    #[must_use]
+    pub fn memory_reserved(&self) -> u64 {
+        self.shared.locked().books.stats.reserved_bytes()
+    }
+
+    /// `torch.cuda.max_memory_allocated`, in bytes.
+    #[must_use]
+    pub fn max_memory_allocated(&self) -> u64 {
+        self.shared.locked().books.stats.peak(Metric::AllocatedBytes)
+    }
+
+    /// `torch.cuda.max_memory_reserved`, in bytes.
+    #[must_use]
+    pub fn max_memory_reserved(&self) -> u64 {
+        self.shared.locked().books.stats.peak(Metric::ReservedBytes)
+    }
+
+    /// A copy of all statistics.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.locked().books.stats.clone()
+    }
+
+    /// `torch.cuda.memory_stats`: PyTorch's keys, sorted, and ours.
+    #[must_use]
+    pub fn memory_stats(&self) -> Vec<(String, i64)> {
+        self.stats().flat()
+    }
+
+    /// `torch.cuda.memory_summary`, and a table of where each pool's memory is.
+    #[must_use]
+    pub fn memory_summary(&self) -> String {
+        let rows: Vec<(String, PoolUsage)> = self.usage().into_iter().map(named).collect();
+        let stats = self.stats();
+        format!("{}\n{}", memory_summary(&stats, self.device_index, false), pool_summary(&rows))
+    }
+
+    /// Peaks begin at what is current (`reset_peak_memory_stats`).
+    pub fn reset_peak_memory_stats(&self) {
+        self.shared.locked().books.stats.reset_peak();
+    }
+
+    /// Totals and counts begin at zero (`reset_accumulated_memory_stats`).
+    pub fn reset_accumulated_memory_stats(&self) {
+        self.shared.locked().books.stats.reset_accumulated();
+    }
+
+    /// Opens a scope of statistics.
+    pub fn push_statistics(&self) {
+        self.shared.locked().books.scopes.push();
+    }
+
+    /// Ends the innermost scope of statistics; `None`: none is open.
+    pub fn pop_statistics(&self) -> Option<ScopeStats> {
+        self.shared.locked().books.scopes.pop()
+    }
+
+    /// Where the memory of each side of each pool on each stream is. O(blocks).
+    #[must_use]
+    pub fn usage(&self) -> Vec<(PoolId, Class, StreamId, PoolUsage)> {
+        self.shared.locked().heap.usage()
+    }
+
+    /// The heap at this moment. O(blocks).
+    #[must_use]
+    pub fn view(&self) -> HeapView {
+        self.shared.locked().heap.view()
+    }
+
+    /// The recorder's records, oldest first, and how many were lost before them.
+    #[must_use]
+    pub fn records(&self) -> (Vec<Record>, u64) {
+        self.shared.locked().books.recorder.copy()
+    }
+
+    /// Re-derives every invariant and every statistic from nothing. O(blocks log blocks); for tests.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn audit(&self) -> Result<(), String> {
+        let inner = self.shared.locked();
+        inner.heap.audit().map_err(|violation| violation.to_string())?;
+        let differs = inner.books.stats.disagreement(&inner.heap.view());
+        differs.map_or(Ok(()), |difference| Err(format!("R1: {difference}")))
+    }
+}
+
+fn named(row: (PoolId, Class, StreamId, PoolUsage)) -> (String, PoolUsage) {
+    let (pool, class, stream, usage) = row;
+    let whose = if pool == PoolId::DEFAULT { String::new() } else { format!("pool {} ", pool.0) };
+    (format!("{whose}{}, stream {}", class.name(), stream.0), usage)
+}
+
+impl std::fmt::Debug for CachingAllocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (allocated, reserved) = (self.memory_allocated(), self.memory_reserved());
+        write!(f, "CachingAllocator({allocated} bytes allocated, {reserved} reserved)")
+    }
+}
+
+/// A memory fraction that cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FractionError {
+    /// It is not within 0 to 1.
+    OutOfRange,
+    /// A share of what? The device's memory is not known.
+    UnknownDevice,
+}
+
+impl std::fmt::Display for FractionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::OutOfRange => "the fraction is outside 0 to 1",
+            Self::UnknownDevice => "the device's memory is not known: a fraction of it means nothing",
+        })
+    }
+}
+
+impl std::error::Error for FractionError {}

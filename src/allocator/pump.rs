@@ -1,0 +1,74 @@
+//! Pump: carries wants to the device and answers back, with no lock held. It never chooses.
+//!
+//! **C1** the core's lock is held for one `apply` at a time: no driver call and no user code under it. **C2** every
+//! want is answered, also when the device call panics: the answer is then a refusal, and the panic goes on.
+
+use super::shell::Shared;
+use crate::vocab::{Answer, Fault, Input, Output, Ticket, Want};
+
+/// The driver code for a device call that panicked.
+pub(crate) const PANICKED: i32 = -1;
+
+impl Shared {
+    /// Takes an input to its end.
+    pub(super) fn pump(&self, input: Input) -> Output {
+        let (output, landings) = self.apply(input);
+        self.carry(output, landings)
+    }
+
+    /// Carries on from an output to one that wants and waits for nothing.
+    #[inline]
+    pub(super) fn carry(&self, output: Output, landings: u64) -> Output {
+        match output {
+            Output::Want { .. } | Output::Park { .. } => self.carry_on(output, landings),
+            done => done,
+        }
+    }
+
+    #[cold]
+    fn carry_on(&self, mut output: Output, mut landings: u64) -> Output {
+        loop {
+            let input = match output {
+                Output::Want { ticket, want } => {
+                    Input::Answer { ticket, answer: self.perform(ticket, want) }
+                }
+                Output::Park { ticket } => {
+                    self.gate.wait_above(landings);
+                    Input::Retry { ticket }
+                }
+                done => return done,
+            };
+            (output, landings) = self.apply(input);
+            self.gate.raise(landings);
+        }
+    }
+
+    /// One driver call.
+    fn perform(&self, ticket: Ticket, want: Want) -> Answer {
+        let unanswered = Unanswered { shared: self, ticket };
+        let answer = self.device.lock().perform(want);
+        std::mem::forget(unanswered);
+        answer
+    }
+}
+
+/// Answers for a device call that panicked.
+struct Unanswered<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let ticket = self.ticket;
+        let refused = Input::Answer { ticket, answer: Answer::Refused(Fault::Driver(PANICKED)) };
+        loop {
+            let (output, landings) = self.shared.apply(refused);
+            self.shared.gate.raise(landings);
+            // A row of fences asks for the next one: refuse them all, the next wait covers them.
+            if !matches!(output, Output::Want { .. }) {
+                return;
+            }
+        }
+    }
+}

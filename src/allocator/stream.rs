@@ -1,0 +1,87 @@
+//! Stream: an order of device work, and the requests that are served for it.
+
+use super::buffer::DeviceBuffer;
+use super::error::AllocError;
+use super::hooks::BlockEvent;
+use super::pool::{PrivatePool, scoped_pool};
+use super::shell::Shared;
+use super::sync::Arc;
+use super::tags;
+use crate::vocab::{Address, BlockId, OutOfMemory, Output, PoolId, StreamId};
+
+/// A stream of one allocator's device. Cheap to clone.
+#[derive(Clone)]
+pub struct Stream {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: StreamId,
+}
+
+impl Stream {
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// A buffer of `bytes`, from the pool of this thread's innermost pool scope, else the default pool. Zero bytes give an
+    /// empty buffer at address 0. O(log n) where the cache serves it; else driver calls, made with no lock held.
+    ///
+    /// # Errors
+    /// Out of memory, with the report; or a failure of the driver.
+    #[inline]
+    pub fn alloc(&self, bytes: u64) -> Result<DeviceBuffer, AllocError> {
+        self.alloc_from(bytes, scoped_pool(&self.shared))
+    }
+
+    /// A buffer of `bytes` from a private pool.
+    ///
+    /// # Errors
+    /// As [`Stream::alloc`].
+    pub fn alloc_in(&self, pool: &PrivatePool, bytes: u64) -> Result<DeviceBuffer, AllocError> {
+        self.alloc_from(bytes, pool.id())
+    }
+
+    #[inline]
+    fn alloc_from(&self, bytes: u64, pool: PoolId) -> Result<DeviceBuffer, AllocError> {
+        let (block, address) = self.shared.serve(bytes, self.id, pool)?;
+        Ok(DeviceBuffer::new(Arc::clone(&self.shared), block, address, bytes, self.id, pool))
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({})", self.id.0)
+    }
+}
+
+impl Shared {
+    /// A block for `bytes`, or the error the client sees.
+    #[inline]
+    pub(super) fn serve(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        pool: PoolId,
+    ) -> Result<(BlockId, Address), AllocError> {
+        match self.alloc(bytes, stream, pool, tags::current()) {
+            Output::Served { block, address, .. } => {
+                self.hooks.block(|| BlockEvent { is_alloc: true, address, bytes, stream });
+                Ok((block, address))
+            }
+            other => self.unserved(other),
+        }
+    }
+
+    #[cold]
+    fn unserved(&self, output: Output) -> Result<(BlockId, Address), AllocError> {
+        match output {
+            Output::Failed { report, .. } => {
+                self.hooks.failed(&report);
+                Err(AllocError::OutOfMemory(OutOfMemory { report }))
+            }
+            Output::DriverFailed { fault, .. } | Output::Refused { fault } => Err(AllocError::Driver(fault)),
+            // Zero bytes need no block.
+            _ => Ok((BlockId::NONE, Address(0))),
+        }
+    }
+}
