@@ -23,6 +23,8 @@ pub mod store;
 pub mod vocab;
 
 #[cfg(feature = "std")]
+pub mod allocator;
+#[cfg(feature = "std")]
 pub mod device;
 #[cfg(feature = "std")]
 pub mod lab;

@@ -5,10 +5,10 @@
 //!
 //! ```
 //! use blockyard::allocator::{CachingAllocator, Config};
-//! use blockyard::device::SimDevice;
+//! use blockyard::device::{SimConfig, SimDevice};
 //! use blockyard::vocab::MIB;
 //!
-//! let device = SimDevice::with_capacity(64 * MIB);
+//! let device = SimDevice::new(SimConfig::with_capacity(64 * MIB));
 //! let allocator = CachingAllocator::new(device, Config::default());
 //! let stream = allocator.default_stream();
 //! let buffer = stream.alloc(3 * MIB)?;
