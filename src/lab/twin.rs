@@ -195,7 +195,7 @@ impl Twin {
             return None;
         }
         let rounded = size::round(&self.policy, bytes);
-        if self.policy.refuses(rounded, self.capacity) {
+        if self.policy.refuses(rounded, self.limit, self.capacity) {
             return None;
         }
         let class = size::class(&self.policy, rounded);

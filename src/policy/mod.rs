@@ -101,10 +101,11 @@ impl Policy {
         }
     }
 
-    /// Whether a rounded request could not be served even if the device were empty, and need not be tried.
+    /// Whether a rounded request could not be served even if nothing were reserved under this limit on a device
+    /// of `total` bytes, and need not be tried.
     #[must_use]
-    pub fn refuses(&self, rounded: u64, total: Option<u64>) -> bool {
-        let cap = self.limit(total).into_iter().chain(total).min();
+    pub fn refuses(&self, rounded: u64, limit: Option<u64>, total: Option<u64>) -> bool {
+        let cap = limit.into_iter().chain(total).min();
         self.refuse_impossible && cap.is_some_and(|cap| rounded > cap)
     }
 
