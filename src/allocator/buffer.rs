@@ -79,7 +79,11 @@ impl DeviceBuffer {
 
 impl std::fmt::Debug for DeviceBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceBuffer({} bytes at {}, stream {})", self.bytes, self.address, self.stream.0)
+        write!(
+            f,
+            "DeviceBuffer({} bytes at {}, stream {})",
+            self.bytes, self.address, self.stream.0
+        )
     }
 }
 

@@ -55,10 +55,16 @@ impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownAddress(address) => {
-                write!(f, "no live block starts at {address:#x}: never allocated here, or freed before")
+                write!(
+                    f,
+                    "no live block starts at {address:#x}: never allocated here, or freed before"
+                )
             }
             Self::WrongSize { address, said, requested } => {
-                write!(f, "the block at {address:#x} was requested with {requested} bytes, not {said}")
+                write!(
+                    f,
+                    "the block at {address:#x} was requested with {requested} bytes, not {said}"
+                )
             }
         }
     }

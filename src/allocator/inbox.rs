@@ -30,7 +30,8 @@ impl Inbox {
             for step in 0..SLOTS {
                 let slot = &self.slots[(taken + step) % SLOTS];
                 let word = pack(block);
-                if slot.compare_exchange(EMPTY, word, Ordering::Release, Ordering::Relaxed).is_ok() {
+                if slot.compare_exchange(EMPTY, word, Ordering::Release, Ordering::Relaxed).is_ok()
+                {
                     return true;
                 }
             }

@@ -22,7 +22,7 @@
 //! | file | what |
 //! |---|---|
 //! | `sync` | the one door to locks and atomics: the real ones, or loom's |
-//! | `shell` | the core behind its lock | 
+//! | `shell` | the core behind its lock |
 //! | `pump` | wants to the device, answers back, no lock held (**C1**, **C2**) |
 //! | `inbox` | frees that found the lock taken |
 //! | `stream`, `buffer`, `pool`, `raw` | what programs hold |
@@ -334,7 +334,9 @@ impl std::fmt::Display for FractionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::OutOfRange => "the fraction is outside 0 to 1",
-            Self::UnknownDevice => "the device's memory is not known: a fraction of it means nothing",
+            Self::UnknownDevice => {
+                "the device's memory is not known: a fraction of it means nothing"
+            }
         })
     }
 }

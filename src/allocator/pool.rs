@@ -19,7 +19,11 @@ thread_local! {
 /// The pool of this thread's innermost scope for this allocator. One load where no scope is open anywhere.
 #[inline]
 pub(super) fn scoped_pool(shared: &Arc<Shared>) -> PoolId {
-    if shared.pool_scopes.load(Ordering::Relaxed) == 0 { PoolId::DEFAULT } else { innermost(shared) }
+    if shared.pool_scopes.load(Ordering::Relaxed) == 0 {
+        PoolId::DEFAULT
+    } else {
+        innermost(shared)
+    }
 }
 
 #[cold]

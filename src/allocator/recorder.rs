@@ -55,7 +55,14 @@ impl Recorder {
     }
 
     #[inline]
-    pub(crate) fn asked(&mut self, ticket: Ticket, bytes: u64, stream: StreamId, pool: PoolId, tag: TagId) {
+    pub(crate) fn asked(
+        &mut self,
+        ticket: Ticket,
+        bytes: u64,
+        stream: StreamId,
+        pool: PoolId,
+        tag: TagId,
+    ) {
         if self.capacity > 0 {
             self.keep(ticket, bytes, What::Asked { stream, pool, tag });
         }

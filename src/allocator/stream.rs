@@ -79,7 +79,9 @@ impl Shared {
                 self.hooks.failed(&report);
                 Err(AllocError::OutOfMemory(OutOfMemory { report }))
             }
-            Output::DriverFailed { fault, .. } | Output::Refused { fault } => Err(AllocError::Driver(fault)),
+            Output::DriverFailed { fault, .. } | Output::Refused { fault } => {
+                Err(AllocError::Driver(fault))
+            }
             // Zero bytes need no block.
             _ => Ok((BlockId::NONE, Address(0))),
         }

@@ -119,7 +119,8 @@ impl Heap {
         check(!held || (block.requested > 0 && block.requested <= block.size), "B4", || {
             format!("block at {at:#x}: {} requested, {} given", block.requested, block.size)
         })?;
-        check((block.fences > 0) == (block.state == State::Draining), "E1", || {
+        let drains = block.state == State::Draining && !self.deferred.contains(&slot);
+        check((block.fences > 0) == drains, "E1", || {
             format!("{:?} block at {at:#x} waits for {} fences", block.state, block.fences)
         })?;
         Ok(match block.state {
@@ -184,7 +185,7 @@ impl Heap {
         let draining: BTreeMap<u32, u32> = self
             .blocks
             .iter()
-            .filter(|(_, block)| block.state == State::Draining)
+            .filter(|(slot, block)| block.state == State::Draining && !self.deferred.contains(slot))
             .map(|(slot, block)| (slot, block.fences))
             .collect();
         check(waits == draining, "E1", || format!("waiting {waits:?}, draining {draining:?}"))?;
@@ -194,7 +195,15 @@ impl Heap {
             .iter()
             .filter(|(_, b)| b.used && b.state == State::Live)
             .map(|(s, _)| s)
+            .chain(self.deferred.iter().copied())
             .collect();
+        let deferred = |&slot: &u32| {
+            self.blocks.get(slot).is_some_and(|b| b.used && b.state == State::Draining)
+        };
+        let waits_for_a_capture = self.capturing() || self.deferred.is_empty();
+        check(waits_for_a_capture && self.deferred.iter().all(deferred), "E1", || {
+            format!("deferred {:?} with {} captures underway", self.deferred, self.captures)
+        })?;
         let at_it = self.errands.iter().filter(|e| matches!(e.phase, Phase::Recording(..))).count();
         check(self.fences.recordings() == at_it, "E1", || {
             format!("{at_it} errands record a fence, {} streams say so", self.fences.recordings())
@@ -209,7 +218,8 @@ impl Heap {
             // PyTorch checks by the segment and then maps whole pages: it can pass the limit by less
             // than one page of each map operation.
             let loose = self.policy.page_mapped() && self.policy.limit_check == LimitCheck::Segment;
-            check(loose || held <= limit, "H2", || {
+            // What was held when the limit was set below it may stay, and nothing is added to it.
+            check(loose || held <= limit.max(self.excused), "H2", || {
                 format!("{held} reserved or in flight, limit {limit}")
             })?;
         }

@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::capture::capture_allows;
 use super::reclaim::Eviction;
 use super::state::Heap;
 use crate::vocab::{
@@ -40,6 +41,16 @@ pub(super) enum Job {
     Fence {
         streams: Vec<StreamId>,
     },
+}
+
+impl Job {
+    /// Whether this is a trim that has what it wants, with so many bytes more.
+    pub(super) const fn has_enough(&self, more: u64) -> bool {
+        match *self {
+            Self::Trim { target: Target::AtLeast(bytes), released } => released + more >= bytes,
+            _ => false,
+        }
+    }
 }
 
 /// Where inside a rung an errand stands.
@@ -123,6 +134,15 @@ pub(super) enum Step {
 
 const TRIM_ALL: [Rung; 2] = [Rung::Wait, Rung::EvictAll];
 const TRIM_POOL: [Rung; 1] = [Rung::EvictAll];
+const TRIM_AT_LEAST: [Rung; 3] = [Rung::EvictAll, Rung::Wait, Rung::EvictAll];
+
+const fn trim_ladder(target: Target) -> &'static [Rung] {
+    match target {
+        Target::All => &TRIM_ALL,
+        Target::Pool(_) => &TRIM_POOL,
+        Target::AtLeast(_) => &TRIM_AT_LEAST,
+    }
+}
 
 impl Heap {
     /// Begins a climb. Where nothing is pending the first two rungs were already done by the
@@ -150,9 +170,8 @@ impl Heap {
         target: Target,
         sink: &mut impl Observe,
     ) -> Output {
-        if let Target::Pool(pool) = target
-            && self.pools.len() <= pool.0 as usize
-        {
+        let unknown = |pool: PoolId| self.pools.len() <= pool.0 as usize;
+        if self.capturing() || matches!(target, Target::Pool(pool) if unknown(pool)) {
             return Output::Trimmed { ticket, released: 0 };
         }
         self.climb(Errand::new(ticket, Job::Trim { target, released: 0 }), None, sink)
@@ -200,8 +219,7 @@ impl Heap {
     ) -> Output {
         loop {
             let rung = match errand.job {
-                Job::Trim { target: Target::All, .. } => TRIM_ALL.get(errand.height).copied(),
-                Job::Trim { .. } => TRIM_POOL.get(errand.height).copied(),
+                Job::Trim { target, .. } => trim_ladder(target).get(errand.height).copied(),
                 _ => self.policy.ladder.rung(errand.height),
             };
             let Some(rung) = rung else { return self.at_the_top(errand, sink) };
@@ -250,6 +268,12 @@ impl Heap {
         answer: Option<Answer>,
         sink: &mut impl Observe,
     ) -> Step {
+        if answer.is_none() && self.is_closed(rung, &errand.job) {
+            let outcome = RungOutcome::Closed;
+            // Nothing is released, so growing again would be vain.
+            let vain = rung == Rung::EvictSome;
+            return if vain { Step::SkipGrow(outcome) } else { Step::Next(outcome) };
+        }
         match rung {
             Rung::Poll => self.ask_streams(errand, answer, false, sink),
             Rung::Wait => self.ask_streams(errand, answer, true, sink),
@@ -268,6 +292,13 @@ impl Heap {
                 self.evict(rung, errand, answer, sink)
             }
         }
+    }
+
+    /// Whether a capture, or a trim that has what it wants, rules the rung out.
+    fn is_closed(&self, rung: Rung, job: &Job) -> bool {
+        let at_least = matches!(job, Job::Trim { target: Target::AtLeast(_), .. });
+        let vain = at_least && rung == Rung::Wait && self.fences.is_idle();
+        vain || job.has_enough(0) || (self.capturing() && !capture_allows(rung))
     }
 
     fn search_rung(&mut self, errand: &Errand, borrow: Option<Class>) -> Step {
@@ -303,7 +334,9 @@ impl Heap {
                     Answer::Refused(fault) => return Step::Broken(fault),
                     _ => return Step::Broken(Fault::WrongAnswer),
                 }
-                if let Some(newest) = self.fences.recorded(stream) {
+                if let Some(newest) = self.fences.recorded(stream)
+                    && !self.capturing()
+                {
                     errand.phase = Phase::Asked(stream);
                     return Step::Want(Want::Wait { stream, serial: newest });
                 }
@@ -317,7 +350,8 @@ impl Heap {
             (Phase::Asked(_), _) => return Step::Broken(Fault::WrongAnswer),
             _ => {}
         }
-        while let Some(stream) = self.fences.next_waiting(after) {
+        let cut_short = self.capturing();
+        while !cut_short && let Some(stream) = self.fences.next_waiting(after) {
             after = Some(stream);
             if wait && let Some(want) = self.record(stream, errand) {
                 return Step::Want(want);
@@ -331,7 +365,7 @@ impl Heap {
                 });
             }
         }
-        if wait {
+        if wait && !cut_short {
             sink.observe(Change::Synchronized);
         }
         Step::Next(match errand.bytes {

@@ -33,6 +33,13 @@ impl Heap {
         (self.reserved + self.growing).saturating_add(more).saturating_sub(limit)
     }
 
+    /// `bytes` are being asked of the driver.
+    const fn takes_off(&mut self, bytes: u64) {
+        self.growing += bytes;
+        self.in_flight += 1;
+        self.excused = 0;
+    }
+
     /// Whether `more` bytes may be asked for; if not, what to do.
     fn limited(&self, more: u64) -> Option<Step> {
         match self.over_limit(more) {
@@ -55,8 +62,7 @@ impl Heap {
         if let Some(page) = page {
             return self.map_more(errand, request, page);
         }
-        self.growing += request.segment_bytes;
-        self.in_flight += 1;
+        self.takes_off(request.segment_bytes);
         errand.phase = Phase::Reserving;
         Step::Want(Want::Reserve { bytes: request.segment_bytes })
     }
@@ -123,8 +129,7 @@ impl Heap {
             self.shelve_unmapped(rest);
         }
         self.blocks[gap].state = State::Moving;
-        self.growing += bytes;
-        self.in_flight += 1;
+        self.takes_off(bytes);
         errand.phase = Phase::Mapping(gap);
         Step::Want(Want::Map { base: Address(self.blocks[gap].address), bytes, page })
     }

@@ -11,13 +11,17 @@
 //! | `grow` | asking the driver for segments and pages |
 //! | `retire` | from a free to a free block: fences, merging |
 //! | `reclaim` | giving memory back |
+//! | `capture` | what waits while a graph is being captured; the limit at run time |
+//! | `room` | the largest request that would be served now |
 //! | `seed` | starting from a known layout; `view`: looking; `audit`: proving |
 
 mod audit;
+mod capture;
 mod climb;
 mod grow;
 mod reclaim;
 mod retire;
+mod room;
 pub mod seed;
 mod serve;
 mod state;
@@ -25,6 +29,8 @@ mod view;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_capture;
 
 pub use audit::Violation;
 pub use state::Heap;
@@ -52,6 +58,8 @@ impl Heap {
             Input::Alloc { .. } | Input::Free { .. } => Output::Quiet,
             Input::Use { block, stream } => self.use_on(block, stream),
             Input::Trim { ticket, target } => self.trim(ticket, target, sink),
+            Input::Capture { ticket, begins } => self.capture(ticket, begins),
+            Input::Limit { bytes } => self.limit_to(bytes),
             Input::Retire { pool } => self.retire_pool(pool),
             Input::Retry { ticket } => match self.take_errand(ticket, true) {
                 Some(errand) => self.unpark(errand, sink),

@@ -52,7 +52,7 @@ impl Heap {
     ) -> Step {
         let mut eviction = match core::mem::replace(&mut errand.phase, Phase::Enter) {
             Phase::Evicting(eviction) => eviction,
-            _ => match self.plan(rung, &errand.job) {
+            _ => match self.plan(rung, &errand.job, 0) {
                 Some(eviction) => eviction,
                 None if rung == Rung::EvictSome => return Step::SkipGrow(RungOutcome::Closed),
                 None => return Step::Next(RungOutcome::Closed),
@@ -72,13 +72,17 @@ impl Heap {
                 Err(fault) => return Step::Broken(fault),
             }
         }
+        // A capture that began meanwhile ends the eviction here.
+        if self.capturing() || errand.job.has_enough(eviction.released) {
+            return self.evicted(rung, errand, &eviction);
+        }
         let mut want = self.next_departure(&mut eviction);
         // While calls were under way others may have taken parts of what was planned: the rest goes
         // as well.
         if want.is_none()
             && answered
             && rung == Rung::EvictAll
-            && let Some(again) = self.plan(rung, &errand.job)
+            && let Some(again) = self.plan(rung, &errand.job, eviction.released)
         {
             eviction.plan = again.plan;
             want = self.next_departure(&mut eviction);
@@ -104,18 +108,20 @@ impl Heap {
         Step::Next(outcome)
     }
 
-    /// What a rung gives back; `None` where the policy rules it out.
-    fn plan(&self, rung: Rung, job: &Job) -> Option<Eviction> {
+    /// What a rung gives back, having given back so much; `None` where the policy rules it out.
+    fn plan(&self, rung: Rung, job: &Job, released: u64) -> Option<Eviction> {
         let mut eviction = match (rung, job) {
             (Rung::Collect, Job::Alloc(_)) => self.plan_by_age()?,
             (Rung::EvictSome, Job::Alloc(request)) => {
                 self.plan_oversize(request.lists, request.size)?
             }
-            (_, Job::Trim { target: Target::Pool(pool), .. }) => self.plan_pools(&[*pool]),
-            _ => {
-                let pools: Vec<PoolId> = (0..self.pools.len() as u32).map(PoolId).collect();
-                self.plan_pools(&pools)
+            (_, Job::Trim { target: Target::Pool(pool), .. }) => {
+                Eviction { plan: self.plan_pools(&[*pool]), ..Eviction::default() }
             }
+            (_, &Job::Trim { target: Target::AtLeast(bytes), released: before }) => {
+                self.plan_at_least(bytes.saturating_sub(before + released))
+            }
+            _ => Eviction { plan: self.plan_pools(&self.every_pool()), ..Eviction::default() },
         };
         eviction.plan.reverse();
         Some(eviction)
@@ -184,8 +190,8 @@ impl Heap {
     }
 
     /// Everything idle in these pools: in each side whole segments first, then pages.
-    fn plan_pools(&self, pools: &[PoolId]) -> Eviction {
-        let mut eviction = Eviction::default();
+    pub(super) fn plan_pools(&self, pools: &[PoolId]) -> Vec<BlockId> {
+        let mut plan = Vec::new();
         for &pool in pools {
             let private = pool != PoolId::DEFAULT;
             if !self.gives(pool) {
@@ -199,11 +205,43 @@ impl Heap {
                 for paged in [false, true] {
                     let slots = self.free_blocks(pool, class);
                     let idle = slots.filter(|&slot| self.is_idle(slot, paged));
-                    eviction.plan.extend(idle.map(|slot| self.id(slot)));
+                    plan.extend(idle.map(|slot| self.id(slot)));
                 }
             }
         }
+        plan
+    }
+
+    pub(super) fn every_pool(&self) -> Vec<PoolId> {
+        (0..self.pools.len() as u32).map(PoolId).collect()
+    }
+
+    /// The smallest idle segment or run of pages that has `bytes`; where there is none the largest, and so on with
+    /// what is then missing.
+    fn plan_at_least(&self, mut bytes: u64) -> Eviction {
+        let mut eviction = Eviction::default();
+        let idle = self.plan_pools(&self.every_pool());
+        let sized = idle.into_iter().map(|id| (self.idle_bytes(id.index), id));
+        let mut idle: Vec<(u64, BlockId)> = sized.filter(|&(size, _)| size > 0).collect();
+        idle.sort_by_key(|&(size, _)| size);
+        eviction.plan.clear();
+        while bytes > 0 && !idle.is_empty() {
+            let enough = idle.partition_point(|&(size, _)| size < bytes);
+            let (size, id) = idle.remove(enough.min(idle.len() - 1));
+            eviction.plan.push(id);
+            bytes = bytes.saturating_sub(size);
+        }
         eviction
+    }
+
+    /// What the driver would get back of this free block: all of a whole segment, or the whole pages inside.
+    pub(super) fn idle_bytes(&self, slot: u32) -> u64 {
+        let block = &self.blocks[slot];
+        if !block.paged {
+            return if block.is_alone() { block.size } else { 0 };
+        }
+        let (first, last) = self.segments[block.segment].pages_inside(block.address, block.end());
+        last - first
     }
 
     /// Whether the pool's idle memory may go back to the driver: private pools give only when no

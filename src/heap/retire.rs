@@ -3,6 +3,8 @@
 //! A block that other streams used waits behind one fence for each of them (**E1**); then it joins its free
 //! neighbours (**B2**) and goes into its bin (**F1**).
 
+use alloc::vec::Vec;
+
 use super::climb::{Errand, Job, Phase};
 use super::state::Heap;
 use crate::store::{Block, State};
@@ -48,6 +50,12 @@ impl Heap {
         Output::Quiet
     }
 
+    /// Whether a private pool has no users left.
+    #[must_use]
+    pub fn is_retired(&self, pool: PoolId) -> bool {
+        self.pools.get(pool.0 as usize).is_some_and(|pool| pool.retired)
+    }
+
     pub(super) fn retire_pool(&mut self, pool: PoolId) -> Output {
         if pool == PoolId::DEFAULT || self.pools.len() <= pool.0 as usize {
             return Output::Refused { fault: Fault::UnknownPool };
@@ -56,27 +64,38 @@ impl Heap {
         Output::Quiet
     }
 
-    /// The block waits for a fence on each stream that used it.
+    /// The block waits for a fence on each stream that used it; during a capture, for its end first.
     #[cold]
     fn drain(&mut self, slot: u32) -> Output {
-        let streams = self.fences.take_uses(slot);
         let block = &mut self.blocks[slot];
         block.state = State::Draining;
-        block.used = false;
-        block.fences = streams.len() as u32;
         let ticket = Ticket(block.ticket);
-        for &stream in &streams {
-            self.fences.enqueue(stream, slot);
+        if self.capturing() {
+            self.deferred.push(slot);
+            return Output::Quiet;
         }
-        let mut streams = streams;
+        let mut streams = self.enqueue(slot);
         streams.reverse();
         self.next_fence(Errand::fence(ticket, streams))
     }
 
+    /// Puts a draining block into the queue of each stream that used it.
+    pub(super) fn enqueue(&mut self, slot: u32) -> Vec<StreamId> {
+        let streams = self.fences.take_uses(slot);
+        let block = &mut self.blocks[slot];
+        block.used = false;
+        block.fences = streams.len() as u32;
+        for &stream in &streams {
+            self.fences.enqueue(stream, slot);
+        }
+        streams
+    }
+
     /// Asks for a fence on the next stream that needs one. A stream on which another errand is recording is left to
-    /// that one, so that fences are recorded in the order of their serials.
-    fn next_fence(&mut self, mut errand: Errand) -> Output {
-        while let Job::Fence { streams } = &mut errand.job
+    /// that one, so that fences are recorded in the order of their serials; what a capture interrupts, to its end.
+    pub(super) fn next_fence(&mut self, mut errand: Errand) -> Output {
+        while !self.capturing()
+            && let Job::Fence { streams } = &mut errand.job
             && let Some(&stream) = streams.last()
         {
             if let Some(want) = self.record(stream, &mut errand) {

@@ -58,6 +58,12 @@ pub struct Heap {
     pub(super) landings: u64,
     /// Landings that left something for other errands to take, ever.
     pub(super) openings: u64,
+    /// Captures underway.
+    pub(super) captures: u32,
+    /// Blocks freed during a capture that wait for its end to get their fences.
+    pub(super) deferred: Vec<u32>,
+    /// What was held when the limit was set below it, until memory is asked for again.
+    pub(super) excused: u64,
     /// By rung: how often it served, completed or released something.
     pub(super) helped: [u64; Rung::ALL.len()],
     pub(super) next_order: u32,
@@ -73,7 +79,7 @@ impl Heap {
     pub fn new(policy: Policy, total: Option<u64>) -> Self {
         Self {
             limit: policy.limit(total),
-            most: policy.most(total),
+            most: policy.most(policy.limit(total).into_iter().chain(total).min()),
             collects: policy.collects() && total.is_some(),
             searches_first: policy.ladder.rung(1) == Some(Rung::Search),
             policy,
@@ -89,6 +95,9 @@ impl Heap {
             in_flight: 0,
             landings: 0,
             openings: 0,
+            captures: 0,
+            deferred: Vec::new(),
+            excused: 0,
             helped: [0; Rung::ALL.len()],
             next_order: 0,
         }
@@ -112,6 +121,19 @@ impl Heap {
         self.reserved
     }
 
+    /// How often something that was in flight has landed: a parked request may be retried when this has risen.
+    #[must_use]
+    pub const fn landings(&self) -> u64 {
+        self.landings
+    }
+
+    /// How often something was left for other requests to take: when this has not risen, a request that failed
+    /// would fail again unless something was freed.
+    #[must_use]
+    pub const fn openings(&self) -> u64 {
+        self.openings
+    }
+
     /// How often this rung served a request, completed pending frees or released memory. Requests that the first
     /// search served while nothing was pending are not counted.
     #[must_use]
@@ -125,10 +147,10 @@ impl Heap {
         self.errands.is_empty()
     }
 
-    /// The streams that pending frees wait for, and whether there are any. O(1).
+    /// Whether any free waits for a fence, or for the end of a capture. O(1).
     #[must_use]
     pub const fn has_pending_frees(&self) -> bool {
-        !self.fences.is_idle()
+        !self.fences.is_idle() || !self.deferred.is_empty()
     }
 
     /// Where a live block is, if it is live: address and size in bytes.

@@ -11,37 +11,37 @@ use crate::vocab::{
     StreamId, Target, Ticket, Verdict, Want,
 };
 
-const S0: StreamId = StreamId(0);
-const S1: StreamId = StreamId(1);
-const FULL: Answer = Answer::Refused(Fault::OutOfMemory);
+pub(super) const S0: StreamId = StreamId(0);
+pub(super) const S1: StreamId = StreamId(1);
+pub(super) const FULL: Answer = Answer::Refused(Fault::OutOfMemory);
 
-fn heap(policy: Policy, mib: u64) -> Heap {
+pub(super) fn heap(policy: Policy, mib: u64) -> Heap {
     Heap::new(policy, Some(mib * MIB))
 }
 
-fn apply(heap: &mut Heap, input: Input) -> Output {
+pub(super) fn apply(heap: &mut Heap, input: Input) -> Output {
     let output = heap.apply(input, &mut ());
     heap.audit().unwrap();
     output
 }
 
-fn alloc(heap: &mut Heap, ticket: u64, mib: u64) -> Output {
+pub(super) fn alloc(heap: &mut Heap, ticket: u64, mib: u64) -> Output {
     let (ticket, pool) = (Ticket(ticket), PoolId::DEFAULT);
     apply(heap, Input::Alloc { ticket, bytes: mib * MIB, stream: S0, pool })
 }
 
-fn answer(heap: &mut Heap, ticket: u64, answer: Answer) -> Output {
+pub(super) fn answer(heap: &mut Heap, ticket: u64, answer: Answer) -> Output {
     apply(heap, Input::Answer { ticket: Ticket(ticket), answer })
 }
 
-fn want(output: Output) -> Want {
+pub(super) fn want(output: Output) -> Want {
     match output {
         Output::Want { want, .. } => want,
         other => panic!("{other:?}"),
     }
 }
 
-fn block(output: Output) -> BlockId {
+pub(super) fn block(output: Output) -> BlockId {
     match output {
         Output::Served { block, .. } => block,
         other => panic!("{other:?}"),
@@ -49,12 +49,12 @@ fn block(output: Output) -> BlockId {
 }
 
 /// A live block of so many MiB in a segment of its own.
-fn grown(heap: &mut Heap, ticket: u64, mib: u64) -> BlockId {
+pub(super) fn grown(heap: &mut Heap, ticket: u64, mib: u64) -> BlockId {
     assert_eq!(want(alloc(heap, ticket, mib)), Want::Reserve { bytes: mib * MIB });
     block(answer(heap, ticket, Answer::Granted { base: Address(ticket << 40) }))
 }
 
-fn native(mib: u64) -> Heap {
+pub(super) fn native(mib: u64) -> Heap {
     heap(presets::blockyard_native(), mib)
 }
 

@@ -191,7 +191,7 @@ impl Twin {
 
     /// Climbs the policy's ladder: the free block found, and how many bytes of it are wanted.
     fn climb(&mut self, bytes: u64, stream: StreamId, pool: PoolId) -> Option<(u64, u64)> {
-        if bytes > self.policy.most(self.capacity) {
+        if bytes > self.policy.most(self.limit.into_iter().chain(self.capacity).min()) {
             return None;
         }
         let rounded = size::round(&self.policy, bytes);

@@ -3,7 +3,7 @@
 //! **G1** a segment is at least the request and a multiple of the granule.
 //! Source: PyTorch's `get_allocation_size`; address ranges are 9/8 of the device.
 
-use super::{Backing, Policy};
+use super::{Backing, Policy, size};
 use crate::vocab::Class;
 
 /// The segment for a rounded request, in bytes. O(1).
@@ -16,6 +16,24 @@ pub const fn segment_bytes(policy: &Policy, rounded: u64) -> u64 {
     } else {
         rounded.next_multiple_of(policy.segment_granule)
     }
+}
+
+/// The largest rounded size above `over` and at most `most` whose segment has at most `room` bytes, if any. O(1).
+#[must_use]
+pub fn largest_within(policy: &Policy, over: u64, most: u64, room: u64) -> Option<u64> {
+    let own = (
+        policy.large_direct.saturating_sub(1),
+        room / policy.segment_granule * policy.segment_granule,
+    );
+    let of = |segment: u64, most: u64| if segment <= room { most } else { 0 };
+    let middling = of(policy.large_segment, policy.large_direct.saturating_sub(1));
+    let small = of(policy.small_segment, policy.small_limit);
+    let steps =
+        [(own.0.max(policy.small_limit), own.1), (policy.small_limit, middling), (0, small)];
+    steps.into_iter().find_map(|(above, upto)| {
+        let size = size::floor(policy, most.min(upto));
+        (size > over.max(above)).then_some(size)
+    })
 }
 
 /// The page size of one side of a pool, in bytes, if segments are page-mapped.

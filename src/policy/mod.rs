@@ -101,10 +101,9 @@ impl Policy {
         }
     }
 
-    /// The largest request that is tried at all, in bytes.
+    /// The largest request that is tried at all, in bytes, where at most `cap` may ever be reserved.
     #[must_use]
-    pub fn most(&self, total: Option<u64>) -> u64 {
-        let cap = self.limit(total).into_iter().chain(total).min();
+    pub fn most(&self, cap: Option<u64>) -> u64 {
         cap.filter(|_| self.refuse_impossible).unwrap_or(u64::MAX).min(size::IMPOSSIBLE - 1)
     }
 

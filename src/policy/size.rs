@@ -47,6 +47,19 @@ fn round_to_division(bytes: u64, divisions: u64) -> u64 {
     if step == 0 { floor << 1 } else { bytes.next_multiple_of(step) }
 }
 
+/// The largest rounded size of at most `bytes`; 0 where there is none. O(1).
+#[must_use]
+pub fn floor(policy: &Policy, bytes: u64) -> u64 {
+    let whole = bytes.min(IMPOSSIBLE - 1) / UNIT * UNIT;
+    if whole == 0 || round(policy, whole) == whole {
+        return whole;
+    }
+    let divisions = u64::from(policy.divisions[division_index(whole)]);
+    let power = 1u64 << whole.ilog2();
+    let step = power >> divisions.ilog2();
+    if step == 0 { power } else { whole / step * step }
+}
+
 /// The side of the pool for a rounded size. O(1).
 #[inline]
 #[must_use]
@@ -121,6 +134,9 @@ mod tests {
                 assert!(rounded >= bytes && rounded.is_multiple_of(UNIT));
                 assert_eq!(round(&policy, rounded), rounded, "{bytes} with {divisions}");
                 assert!(rounded >= last.1, "{bytes} rounds below {}", last.0);
+                let below = floor(&policy, bytes);
+                assert!(below <= bytes && (below == 0 || round(&policy, below) == below));
+                assert!(rounded == below || round(&policy, below + 1) == rounded, "{bytes}");
                 let class = class(&policy, rounded);
                 assert!(class >= last.2);
                 last = (bytes, rounded, class);

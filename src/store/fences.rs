@@ -89,6 +89,14 @@ impl Fences {
         (first <= line.recorded).then_some(Serial(line.recorded))
     }
 
+    /// The streams on which something waits behind a fence that is not recorded, ascending.
+    pub fn unrecorded(&self) -> impl DoubleEndedIterator<Item = StreamId> {
+        let behind = self.lines.iter().filter(|(_, line)| {
+            line.waiting.back().is_some_and(|&(serial, _)| serial > line.recorded)
+        });
+        behind.map(|(&stream, _)| stream)
+    }
+
     /// How many streams have a fence being recorded.
     pub fn recordings(&self) -> usize {
         self.lines.values().filter(|line| line.recording).count()

@@ -43,6 +43,20 @@ pub enum Input {
         /// How much, and whose.
         target: Target,
     },
+    /// A stream begins to record its work into a graph, or has ended doing so. Captures nest. While one is
+    /// underway nothing is given back, polled or waited for, and frees that need a fence are deferred; the end
+    /// of the last one may want fences under its ticket, then it is [`Output::Quiet`].
+    Capture {
+        /// Names this request.
+        ticket: Ticket,
+        /// It begins, or else ends.
+        begins: bool,
+    },
+    /// The limit from now on. What is reserved above it stays; growth is judged by it at once.
+    Limit {
+        /// The most that may be reserved, in bytes; `None`: no limit.
+        bytes: Option<u64>,
+    },
     /// A private pool has no users left: its segments may be returned.
     Retire {
         /// The pool.
@@ -69,6 +83,9 @@ pub enum Target {
     All,
     /// One pool only; pending frees are not waited for.
     Pool(PoolId),
+    /// So many bytes, or more where pieces are larger, in few driver calls. Pending frees are waited for only
+    /// where what is idle does not do.
+    AtLeast(u64),
 }
 
 /// What the core says in answer to an input.
@@ -244,6 +261,8 @@ pub enum Fault {
     UnknownPool,
     /// The answer does not fit the want.
     WrongAnswer,
+    /// No capture is underway that could end.
+    NoCapture,
 }
 
 impl fmt::Display for Fault {
@@ -257,6 +276,7 @@ impl fmt::Display for Fault {
             Self::UnknownTicket => f.write_str("no request waits under this ticket"),
             Self::UnknownPool => f.write_str("no pool has this number"),
             Self::WrongAnswer => f.write_str("the answer does not fit the want"),
+            Self::NoCapture => f.write_str("no capture is underway"),
         }
     }
 }
