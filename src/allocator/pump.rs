@@ -3,6 +3,8 @@
 //! **C1** the core's lock is held for one `apply` at a time: no driver call and no user code under it. **C2** every
 //! want is answered, also when the device call panics: the answer is then a refusal, and the panic goes on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use super::shell::Shared;
 use crate::vocab::{Answer, Fault, Input, Output, Ticket, Want};
 
@@ -43,29 +45,25 @@ impl Shared {
         }
     }
 
-    /// One driver call.
+    /// One driver call. One that panics is answered by a refusal before the panic goes on (**C2**).
     fn perform(&self, ticket: Ticket, want: Want) -> Answer {
-        let unanswered = Unanswered { shared: self, ticket };
-        let answer = self.device.lock().perform(want);
-        std::mem::forget(unanswered);
-        answer
+        let answer = {
+            let mut device = self.device.lock();
+            catch_unwind(AssertUnwindSafe(|| device.perform(want)))
+        };
+        answer.unwrap_or_else(|panic| {
+            self.refuse(ticket);
+            resume_unwind(panic)
+        })
     }
-}
 
-/// Answers for a device call that panicked.
-struct Unanswered<'a> {
-    shared: &'a Shared,
-    ticket: Ticket,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        let ticket = self.ticket;
-        let refused = Input::Answer { ticket, answer: Answer::Refused(Fault::Driver(PANICKED)) };
+    #[cold]
+    fn refuse(&self, ticket: Ticket) {
         loop {
-            let (output, landings) = self.shared.apply(refused);
-            self.shared.gate.raise(landings);
-            // A row of fences asks for the next one: refuse them all, the next wait covers them.
+            let answer = Answer::Refused(Fault::Driver(PANICKED));
+            let (output, landings) = self.apply(Input::Answer { ticket, answer });
+            self.gate.raise(landings);
+            // A row of fences asks for the next one: all are refused, the next wait covers them.
             if !matches!(output, Output::Want { .. }) {
                 return;
             }
