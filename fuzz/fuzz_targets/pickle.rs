@@ -2,6 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let bytes = [b"\x80\x04", data].concat();
-    let _ = blockyard_tools::formats::read_bytes("fuzz", &bytes);
+    blockyard_tools::fuzzing::pickle(data);
 });

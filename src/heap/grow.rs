@@ -197,7 +197,7 @@ impl Heap {
                 let least = request.size.next_multiple_of(page);
                 match [frugal, least].into_iter().find(|&less| less < bytes) {
                     Some(less) => self.want_range(errand, less),
-                    None => Step::Next(RungOutcome::Refused(Fault::OutOfMemory)),
+                    None => Step::Next(RungOutcome::Refused(Fault::OutOfAddresses)),
                 }
             }
             Answer::Refused(fault) => Step::Broken(fault),

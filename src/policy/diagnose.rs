@@ -4,16 +4,18 @@
 //! free bytes together would do (then the cause is where they are, the larger figure first); else
 //! the limit or the device.
 
-use crate::vocab::{Report, RungOutcome, Verdict};
+use crate::vocab::{Fault, LARGEST_SEGMENT, Report, RungOutcome, Verdict};
 
 /// The cause. Reads every field of the report but `verdict`.
 #[must_use]
 pub fn verdict(report: &Report) -> Verdict {
     let cap = report.limit_bytes.into_iter().chain(report.device_bytes).min();
-    if report.rounded_bytes >= super::size::IMPOSSIBLE
-        || cap.is_some_and(|cap| report.rounded_bytes > cap)
-    {
+    if report.rounded_bytes > LARGEST_SEGMENT || cap.is_some_and(|cap| report.rounded_bytes > cap) {
         return Verdict::ImpossibleSize;
+    }
+    let no_addresses = RungOutcome::Refused(Fault::OutOfAddresses);
+    if report.rungs.iter().any(|&(_, outcome)| outcome == no_addresses) {
+        return Verdict::Limit;
     }
     let refused =
         report.rungs.iter().any(|(_, outcome)| matches!(outcome, RungOutcome::Refused(_)));

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod fail;
 pub mod formats;
 pub mod free_curve;
+pub mod fuzzing;
 pub mod moment;
 pub mod progress;
 pub mod session;
