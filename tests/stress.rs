@@ -54,20 +54,25 @@ fn count(counter: &AtomicU64) {
 
 impl World {
     fn new(preset: &str, fences: FencePolicy, seed: u64) -> Self {
+        // Only calls that need memory are refused for want of it.
         const KINDS: [CallKind; 8] = [
             CallKind::Reserve,
-            CallKind::Release,
             CallKind::ReserveRange,
-            CallKind::ReleaseRange,
             CallKind::Map,
-            CallKind::Unmap,
             CallKind::Fence,
+            CallKind::Release,
+            CallKind::ReleaseRange,
+            CallKind::Unmap,
             CallKind::Wait,
         ];
         let mut random = Random::new(seed);
-        let fault = if random.chance(500_000) { FAULT } else { Fault::OutOfMemory };
+        let (fault, kinds) = if random.chance(500_000) {
+            (FAULT, &KINDS[..])
+        } else {
+            (Fault::OutOfMemory, &KINDS[..4])
+        };
         let per_million = [0, 2_000, 50_000][random.below(3) as usize];
-        let refusals = Refusals::default().and_random(seed, per_million, &KINDS, fault);
+        let refusals = Refusals::default().and_random(seed, per_million, kinds, fault);
         let config = SimConfig { fences, refusals, ..SimConfig::with_capacity(GIB) };
         let device = Sim::new(SimDevice::new(config));
         let config = Config { record: 64, ..Config::with_policy(presets::named(preset).unwrap()) };
@@ -263,7 +268,8 @@ impl<'a> Worker<'a> {
         let allocator = &self.world.allocator;
         match self.random.below(8) {
             0 => allocator.audit().unwrap(),
-            1 => assert!(allocator.memory_reserved() <= GIB),
+            // What another thread is just giving back still counts.
+            1 => assert!(allocator.memory_reserved() <= 2 * GIB),
             2 => allocator.push_statistics(),
             3 => drop(allocator.pop_statistics()),
             4 => assert!(allocator.records().0.len() <= 64),
@@ -293,12 +299,14 @@ fn comes_to_nothing(world: &World) {
     for _ in 0..1000 {
         allocator.empty_cache();
         allocator.audit().unwrap();
-        if device.get().free() == Some(GIB) && balance(device) == (0, 0, 0) {
+        if device.get().free() == Some(GIB) {
             break;
         }
     }
     assert_eq!((allocator.memory_reserved(), device.get().free()), (0, Some(GIB)));
-    assert_eq!(balance(device), (0, 0, 0), "segments, ranges, pages that the device misses");
+    // Address space that the device refused to take back, or to fill, is kept and known.
+    let ranges = allocator.view().segments.len() as u64;
+    assert_eq!(balance(device), (0, ranges, 0), "segments, ranges, pages that the device misses");
     let active = allocator.stats().active_bytes();
     assert_eq!(active, 0);
 }
