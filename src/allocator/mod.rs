@@ -322,8 +322,8 @@ impl CachingAllocator {
         self.shared.locked().books.recorder.copy()
     }
 
-    /// Re-derives every invariant from nothing, and every statistic unless memory is on its way in or out: the view does
-    /// not say which. O(blocks log blocks); for tests.
+    /// Re-derives every invariant from nothing, and every statistic unless memory is on its way in or
+    /// out: the view does not say which. O(blocks log blocks); for tests.
     ///
     /// # Errors
     /// The first violation.
