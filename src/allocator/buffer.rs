@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
 use super::hooks::BlockEvent;
-use super::shell::Shared;
+use super::shell::{RawBlock, Shared};
 use super::stream::Stream;
 use super::sync::Arc;
 use super::tags::TagId;
@@ -68,7 +68,11 @@ impl DeviceBuffer {
 
     /// `stream` uses the buffer too: after the drop its memory is reused only when that stream's work so far is
     /// done.
+    ///
+    /// # Panics
+    /// If the stream belongs to another allocator.
     pub fn record_stream(&self, stream: &Stream) {
+        stream.assert_of(&self.shared);
         if self.block == BlockId::NONE || stream.id() == self.stream {
             return;
         }
@@ -94,8 +98,26 @@ impl Drop for DeviceBuffer {
             return;
         }
         let (address, bytes, stream) = (self.address, self.bytes, self.stream);
+        let block = self.block;
+        let used = *self.used.get_mut();
+        // Freed after the hooks, also when one of them panics: nobody can get the address before they have heard.
+        let _free = Freeing { shared: &self.shared, block, used, pool: self.pool };
         self.shared.hooks.block(|| BlockEvent { is_alloc: false, address, bytes, stream });
-        self.shared.free(self.block, *self.used.get_mut());
+    }
+}
+
+/// A block that goes back when this is dropped.
+struct Freeing<'a> {
+    shared: &'a Shared,
+    block: BlockId,
+    used: bool,
+    pool: PoolId,
+}
+
+impl Drop for Freeing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.shared.free(self.block, self.used);
         if self.pool != PoolId::DEFAULT {
             self.shared.tidy_pool(self.pool);
         }
@@ -103,6 +125,14 @@ impl Drop for DeviceBuffer {
 }
 
 impl Shared {
+    /// Takes a block back that was handed out by address: hooks, free, and its pool if nobody uses that any more.
+    pub(super) fn free_raw(&self, address: Address, raw: RawBlock) {
+        let RawBlock { block, requested: bytes, stream, pool } = raw;
+        // Streams were recorded under the lock, if any: the core knows.
+        let _free = Freeing { shared: self, block, used: true, pool };
+        self.hooks.block(|| BlockEvent { is_alloc: false, address, bytes, stream });
+    }
+
     /// A private pool that has no users left gives back what is idle.
     #[cold]
     fn tidy_pool(&self, pool: PoolId) {

@@ -148,19 +148,33 @@ impl CachingAllocator {
     /// Gives all idle memory back to the driver, after waiting for pending frees (`torch.cuda.empty_cache`).
     pub fn empty_cache(&self) -> Emptied {
         let capturing = self.shared.locked().heap.capturing();
-        let released_bytes = self.shared.trim(Target::All);
-        let why_nothing = (released_bytes == 0).then(|| {
-            if capturing {
-                return "a capture is under way: nothing goes back to the driver before it ends";
-            }
-            let inner = self.shared.locked();
-            match (inner.heap.reserved(), inner.books.stats.allocated_bytes()) {
-                (0, _) => "nothing is reserved",
-                (reserved, allocated) if reserved == allocated => "every reserved byte is live",
-                _ => "live blocks pin what is free: they lie in the same segments or pages",
-            }
-        });
-        Emptied { released_bytes, why_nothing }
+        let trimmed = self.shared.try_trim(Target::All);
+        let why_nothing = match trimmed {
+            Ok(0) => Some(self.why_nothing(capturing)),
+            Ok(_) => None,
+            Err(_) => Some("the driver failed: what it did not take back is kept"),
+        };
+        Emptied { released_bytes: trimmed.unwrap_or(0), why_nothing }
+    }
+
+    /// Why emptying the cache came to nothing.
+    fn why_nothing(&self, capturing: bool) -> &'static str {
+        if capturing {
+            return "a capture is under way: nothing goes back to the driver before it ends";
+        }
+        let inner = self.shared.locked();
+        let (mut idle, mut awaiting) = (0, 0);
+        for (.., usage) in inner.heap.usage() {
+            idle += usage.releasable_bytes;
+            awaiting += usage.awaiting_free_bytes;
+        }
+        match (inner.heap.reserved(), inner.books.stats.allocated_bytes()) {
+            (0, _) => "nothing is reserved",
+            (reserved, allocated) if reserved == allocated => "every reserved byte is live",
+            _ if idle > 0 => "what is idle is in private pools in use, which this policy keeps",
+            _ if awaiting > 0 => "what was freed is still used by streams",
+            _ => "live blocks pin what is free: they lie in the same segments or pages",
+        }
     }
 
     /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls. Returns the bytes.
@@ -168,10 +182,16 @@ impl CachingAllocator {
         self.shared.trim(Target::AtLeast(bytes))
     }
 
-    /// Bytes that emptying the cache would give back now, not counting pending frees. O(blocks).
+    /// Bytes that emptying the cache would give back now, not counting pending frees; none during a capture.
+    /// O(blocks).
     #[must_use]
     pub fn releasable_bytes(&self) -> u64 {
-        self.usage().iter().map(|row| row.3.releasable_bytes).sum()
+        let heap = &self.shared.locked().heap;
+        if heap.capturing() {
+            return 0;
+        }
+        let rows = heap.usage().into_iter().filter(|row| heap.gives(row.0));
+        rows.map(|row| row.3.releasable_bytes).sum()
     }
 
     /// The most that may be reserved, in bytes; `None`: no limit.
@@ -198,10 +218,16 @@ impl CachingAllocator {
         Ok(())
     }
 
-    /// The largest request that would be served on this stream now, in bytes, without waiting for pending frees.
+    /// The largest request that would be served on this stream now, in bytes, without waiting for pending frees; from
+    /// the pool of this thread's innermost pool scope, else the default pool.
+    ///
+    /// # Panics
+    /// If the stream belongs to another allocator.
     #[must_use]
     pub fn largest_possible_allocation(&self, stream: &Stream) -> u64 {
-        self.shared.locked().heap.largest_possible(stream.id(), PoolId::DEFAULT)
+        stream.assert_of(&self.shared);
+        let pool = pool::scoped_pool(&self.shared);
+        self.shared.locked().heap.largest_possible(stream.id(), pool)
     }
 
     /// Calls `observer` with the report of every failed request, before its error is returned.
@@ -296,13 +322,17 @@ impl CachingAllocator {
         self.shared.locked().books.recorder.copy()
     }
 
-    /// Re-derives every invariant and every statistic from nothing. O(blocks log blocks); for tests.
+    /// Re-derives every invariant from nothing, and every statistic unless memory is on its way in or
+    /// out: the view does not say which. O(blocks log blocks); for tests.
     ///
     /// # Errors
     /// The first violation.
     pub fn audit(&self) -> Result<(), String> {
         let inner = self.shared.locked();
         inner.heap.audit().map_err(|violation| violation.to_string())?;
+        if !inner.heap.is_settled() {
+            return Ok(());
+        }
         let differs = inner.books.stats.disagreement(&inner.heap.view());
         differs.map_or(Ok(()), |difference| Err(format!("R1: {difference}")))
     }

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use super::shell::Shared;
 use super::sync::{Arc, Ordering};
-use crate::vocab::{Input, PoolId, Target};
+use crate::vocab::{Fault, Input, Output, PoolId, Target};
 
 thread_local! {
     /// Open scopes of this thread: allocator and pool, innermost last.
@@ -50,6 +50,11 @@ struct Users {
 impl PrivatePool {
     pub(super) fn new(shared: Arc<Shared>, id: PoolId) -> Self {
         Self(Arc::new(Users { shared, id }))
+    }
+
+    /// Whether it is a pool of the allocator behind `shared`.
+    pub(super) fn belongs_to(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.0.shared, shared)
     }
 
     /// Its number.
@@ -156,11 +161,17 @@ impl Drop for Capture {
 }
 
 impl Shared {
-    pub(super) fn trim(&self, target: Target) -> u64 {
+    /// Gives idle memory back: bytes, or what the driver said instead.
+    pub(super) fn try_trim(&self, target: Target) -> Result<u64, Fault> {
         let ticket = self.ticket();
         match self.pump(Input::Trim { ticket, target }) {
-            crate::vocab::Output::Trimmed { released, .. } => released,
-            _ => 0,
+            Output::Trimmed { released, .. } => Ok(released),
+            Output::DriverFailed { fault, .. } => Err(fault),
+            _ => Ok(0),
         }
+    }
+
+    pub(super) fn trim(&self, target: Target) -> u64 {
+        self.try_trim(target).unwrap_or(0)
     }
 }

@@ -4,6 +4,7 @@
 
 use super::error::{AllocError, FreeError};
 use super::pool::scoped_pool;
+use super::shell::RawBlock;
 use super::{CachingAllocator, Stream};
 use crate::vocab::{Address, BlockId, Input};
 
@@ -12,11 +13,16 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// Out of memory, or a failure of the driver.
+    ///
+    /// # Panics
+    /// If the stream belongs to another allocator.
     pub fn alloc_raw(&self, bytes: u64, stream: &Stream) -> Result<Address, AllocError> {
+        stream.assert_of(&self.shared);
         let pool = scoped_pool(&self.shared);
         let (block, address) = self.shared.serve(bytes, stream.id(), pool)?;
         if block != BlockId::NONE {
-            self.shared.locked().note_raw(address, block, bytes);
+            let raw = RawBlock { block, requested: bytes, stream: stream.id(), pool };
+            self.shared.locked().raw.insert(address.0, raw);
         }
         Ok(address)
     }
@@ -29,20 +35,21 @@ impl CachingAllocator {
         if address.0 == 0 {
             return Ok(());
         }
-        let block = {
+        let raw = {
             let mut inner = self.shared.locked();
-            let Some(&(block, requested)) = inner.raw.get(&address.0) else {
+            let Some(&raw) = inner.raw.get(&address.0) else {
                 return Err(FreeError::UnknownAddress(address.0));
             };
+            let requested = raw.requested;
             if let Some(said) = bytes
                 && said != requested
             {
                 return Err(FreeError::WrongSize { address: address.0, said, requested });
             }
             inner.raw.remove(&address.0);
-            block
+            raw
         };
-        self.shared.pump(Input::Free { block });
+        self.shared.free_raw(address, raw);
         Ok(())
     }
 
@@ -50,10 +57,14 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// An address where no live block starts.
+    ///
+    /// # Panics
+    /// If the stream belongs to another allocator.
     pub fn record_stream_raw(&self, address: Address, stream: &Stream) -> Result<(), FreeError> {
+        stream.assert_of(&self.shared);
         let mut inner = self.shared.locked();
         let inner = &mut *inner;
-        let Some(&(block, _)) = inner.raw.get(&address.0) else {
+        let Some(&RawBlock { block, .. }) = inner.raw.get(&address.0) else {
             return Err(FreeError::UnknownAddress(address.0));
         };
         inner.heap.apply(Input::Use { block, stream: stream.id() }, &mut inner.books);
@@ -64,7 +75,7 @@ impl CachingAllocator {
     #[must_use]
     pub fn find_raw(&self, address: Address) -> Option<(Address, u64)> {
         let inner = self.shared.locked();
-        inner.raw.iter().find_map(|(&base, &(block, requested))| {
+        inner.raw.iter().find_map(|(&base, &RawBlock { block, requested, .. })| {
             let (_, size) = inner.heap.live(block)?;
             (base..base + size).contains(&address.0).then_some((Address(base), requested))
         })

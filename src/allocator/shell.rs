@@ -10,7 +10,7 @@ use super::tags::TagId;
 use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::Stats;
-use crate::vocab::{Address, BlockId, Change, Input, Observe, Output, PoolId, StreamId, Ticket};
+use crate::vocab::{BlockId, Change, Input, Observe, Output, PoolId, StreamId, Ticket};
 
 /// What the lock guards.
 pub(crate) struct Inner {
@@ -18,9 +18,19 @@ pub(crate) struct Inner {
     pub books: Books,
     next_ticket: u64,
     /// Blocks handed out by address, for the raw interface.
-    pub raw: HashMap<u64, (BlockId, u64)>,
+    pub raw: HashMap<u64, RawBlock>,
     /// The tag of each live block, by slot.
     tags: Vec<TagId>,
+}
+
+/// A block that was handed out by address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawBlock {
+    pub block: BlockId,
+    /// The client's size in bytes.
+    pub requested: u64,
+    pub stream: StreamId,
+    pub pool: PoolId,
 }
 
 /// Whoever hears of the core's changes.
@@ -170,10 +180,5 @@ impl Inner {
     /// The tag of a live block.
     pub(super) fn tag_of(&self, block: BlockId) -> TagId {
         self.tags.get(block.index as usize).copied().unwrap_or(TagId::NONE)
-    }
-
-    /// Remembers a block that was handed out by address.
-    pub(super) fn note_raw(&mut self, address: Address, block: BlockId, requested: u64) {
-        self.raw.insert(address.0, (block, requested));
     }
 }

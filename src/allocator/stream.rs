@@ -17,6 +17,15 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Whether it is a stream of the allocator behind `shared`; numbers of another one mean nothing here.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[inline]
+    pub(super) fn assert_of(&self, shared: &Arc<Shared>) {
+        assert!(Arc::ptr_eq(&self.shared, shared), "{self:?} belongs to another allocator");
+    }
+
     /// Its number.
     #[must_use]
     pub const fn id(&self) -> StreamId {
@@ -37,7 +46,11 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::alloc`].
+    ///
+    /// # Panics
+    /// If the pool belongs to another allocator.
     pub fn alloc_in(&self, pool: &PrivatePool, bytes: u64) -> Result<DeviceBuffer, AllocError> {
+        assert!(pool.belongs_to(&self.shared), "{pool:?} belongs to another allocator");
         self.alloc_from(bytes, pool.id())
     }
 
