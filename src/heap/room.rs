@@ -1,7 +1,9 @@
 //! Room: the largest request that would be served now, without waiting for pending frees.
 //!
 //! Asked by shells that must say how much is left, or which parked request to try. It changes nothing: what emptying
-//! the cache would leave is worked out on the layout as it would be. Exact where the device holds nothing back.
+//! the cache would leave is worked out on the layout as it would be. Exact where the device holds nothing back; but
+//! not for a pool that gives nothing (PyTorch's private ones), with a split limit, while more is held than the limit
+//! allows: how much it then has released depends on the request, and this is the most.
 //!
 //! A page-mapped request goes to the lowest run of free blocks and gaps that can hold it, whether or not there is
 //! memory to fill its gaps. So a larger request may be served where a smaller one fails, and each run is asked
@@ -93,13 +95,31 @@ impl Heap {
         if !self.climbs(Rung::EvictAll) || !self.climbs(Rung::Regrow) {
             return grown;
         }
-        let idle: u64 =
-            self.plan_pools(&self.every_pool()).iter().map(|id| self.idle_bytes(id.index)).sum();
+        let everything = self.plan_pools(&self.every_pool());
+        let idle: u64 = everything.iter().map(|id| self.idle_bytes(id.index)).sum();
+        let idle = idle + self.oversize_withheld(side);
         // Over the limit, what goes back makes room only below it.
         let over = self.limit.map_or(0, |limit| held.saturating_sub(limit));
         let limit = now.limit.saturating_add(idle).saturating_sub(over);
         let emptied = Room { limit, device: now.device.saturating_add(idle), emptied: true };
         grown.max(self.grown_within(side, emptied))
+    }
+
+    /// Idle oversize segments of a pool that gives nothing else: its own requests have them released all the same.
+    fn oversize_withheld(&self, side: Side) -> u64 {
+        let lists = self.known_lists(side).filter(|_| !self.gives(side.pool));
+        let open = self.climbs(Rung::EvictSome) && self.policy.max_split != u64::MAX;
+        lists.filter(|_| open).map_or(0, |lists| {
+            let large = self.lists[lists as usize].bins.iter().rev();
+            let large = large.take_while(|key| key.bytes() >= self.policy.max_split);
+            let whole = large.filter(|key| !self.blocks[key.slot()].paged);
+            whole.map(|key| self.idle_bytes(key.slot())).sum()
+        })
+    }
+
+    fn known_lists(&self, side: Side) -> Option<u32> {
+        let sides = &self.pools.get(side.pool.0 as usize)?.by_class[side.class as usize];
+        sides.get(side.stream.0 as usize).copied().filter(|&lists| lists != NONE)
     }
 
     fn grown_within(&self, side: Side, room: Room) -> Option<u64> {
@@ -127,10 +147,7 @@ impl Heap {
 
     /// The runs with a gap, from the lowest, as they are or as they would be once everything idle is gone.
     fn runs(&self, side: Side, emptied: bool) -> Vec<Run> {
-        let known = self.pools.get(side.pool.0 as usize);
-        let lists = known.and_then(|pool| {
-            pool.by_class[side.class as usize].get(side.stream.0 as usize).copied()
-        });
+        let lists = self.known_lists(side);
         let ours = |segment: &&Segment| segment.is_paged() && Some(segment.lists) == lists;
         let mut segments: Vec<&Segment> =
             self.segments.iter().map(|(_, segment)| segment).filter(ours).collect();
