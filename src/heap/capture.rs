@@ -17,7 +17,8 @@ use crate::vocab::{Fault, Output, Rung, StreamId, Ticket};
 pub(super) const fn capture_allows(rung: Rung) -> bool {
     match rung {
         Rung::Search | Rung::SearchAgain | Rung::Grow | Rung::BorrowClass => true,
-        Rung::Poll | Rung::Wait | Rung::Regrow => false,
+        // An order behind work outside of the graph would be such a wait.
+        Rung::Poll | Rung::Wait | Rung::Regrow | Rung::Borrow => false,
         Rung::Collect | Rung::EvictSome | Rung::EvictAll => false,
     }
 }

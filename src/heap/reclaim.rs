@@ -400,7 +400,7 @@ impl Heap {
             return;
         }
         self.blocks[slot].state = State::Free;
-        self.merge_free(slot);
+        self.merge_idle(slot);
         self.shelve(slot);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::climb::{Errand, Job, Phase};
 use super::state::Heap;
-use crate::store::{Block, State};
+use crate::store::{Block, NONE, State};
 use crate::vocab::{
     Address, Answer, BlockId, Change, Fault, Observe, Output, PoolId, Serial, StreamId, Ticket,
     Want,
@@ -108,9 +108,23 @@ impl Heap {
     /// another errand is at it.
     pub(super) fn record(&mut self, stream: StreamId, errand: &mut Errand) -> Option<Want> {
         let serial = self.fences.begin(stream)?;
-        self.in_flight += 1;
+        self.begun(stream, serial);
         errand.phase = Phase::Recording(stream, serial);
         Some(Want::Fence { stream, serial })
+    }
+
+    /// The device is being asked to record a fence. What is freed from now on may be used by work behind it.
+    pub(super) fn begun(&mut self, stream: StreamId, serial: Serial) {
+        self.in_flight += 1;
+        if !self.borrows {
+            return;
+        }
+        for by_stream in self.pools.iter().flat_map(|pool| &pool.by_class) {
+            let lists = by_stream.get(stream.0 as usize).copied();
+            if let Some(lists) = lists.filter(|&lists| lists != NONE) {
+                self.lists[lists as usize].newest = serial.0;
+            }
+        }
     }
 
     /// A fence was recorded, or not.
@@ -173,6 +187,11 @@ impl Heap {
             requested: block.requested,
             class,
         });
+        if self.borrows {
+            // No neighbour was freed after a later fence, so this holds for the whole.
+            let lists = self.blocks[slot].lists;
+            self.blocks[slot].freed_after = self.lists[lists as usize].newest;
+        }
         let (gone, joined) = self.merge_free(slot);
         let block = &self.blocks[slot];
         if !paged {
@@ -204,6 +223,15 @@ impl Heap {
             self.absorb_next(slot);
         }
         (gone, bytes)
+    }
+
+    /// The same for a block that was free before: the whole was freed when the last of its parts was.
+    pub(super) fn merge_idle(&mut self, slot: u32) -> (i64, u64) {
+        let Block { prev, next, freed_after, .. } = self.blocks[slot];
+        let free = |slot: u32| self.blocks.get(slot).filter(|block| block.state == State::Free);
+        let beside = [prev, next].into_iter().filter_map(free).map(|block| block.freed_after);
+        self.blocks[slot].freed_after = beside.fold(freed_after, u64::max);
+        self.merge_free(slot)
     }
 
     /// The size of the block in this slot if there is one and it is free. [`NONE`](crate::store::NONE) is no slot.

@@ -68,14 +68,23 @@ impl Heap {
             let at = &self.lists[lists as usize];
             let open = match (at.class == side.class, at.stream == side.stream) {
                 (true, true) => true,
+                (true, false) => self.borrows && self.climbs(Rung::Borrow),
                 (false, true) => at.class == Class::Large && self.climbs(Rung::BorrowClass),
                 _ => false,
             };
             if open {
-                best = best.max(self.largest_in(lists, side.sizes));
+                let (over, most) = side.sizes;
+                let possible = if at.stream == side.stream { u64::MAX } else { self.possible() };
+                best = best.max(self.largest_in(lists, (over, most.min(possible))));
             }
         }
         best
+    }
+
+    /// What is refused without a search of other lists than the request's own is larger than this.
+    fn possible(&self) -> u64 {
+        let cap = self.limit.into_iter().chain(self.total).min();
+        cap.filter(|_| self.policy.refuse_impossible).unwrap_or(u64::MAX)
     }
 
     /// The largest rounded size that a search of these lists would serve.

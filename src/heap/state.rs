@@ -19,6 +19,8 @@ pub(super) struct Lists {
     pub class: Class,
     pub stream: StreamId,
     pub bins: Bins,
+    /// The newest fence of the stream that was begun, where the policy lets other streams borrow.
+    pub newest: u64,
     /// Address space without memory, by address.
     pub unmapped: BTreeSet<(u64, u32)>,
 }
@@ -67,6 +69,8 @@ pub struct Heap {
     pub(super) next_order: u32,
     /// The policy collects by age.
     pub(super) collects: bool,
+    /// Other streams may borrow: blocks say which fences stand behind their use.
+    pub(super) borrows: bool,
     /// The ladder's second rung is the search: with nothing to poll for, a request begins there.
     pub(super) searches_first: bool,
 }
@@ -78,6 +82,7 @@ impl Heap {
         Self {
             limit: policy.limit(total),
             collects: policy.collects() && total.is_some(),
+            borrows: policy.borrow,
             searches_first: policy.ladder.rung(1) == Some(Rung::Search),
             policy,
             total,
@@ -179,6 +184,7 @@ impl Heap {
             class,
             stream,
             bins: Bins::default(),
+            newest: self.fences.begun(stream).0,
             unmapped: BTreeSet::new(),
         });
         self.pool_mut(pool);
@@ -325,6 +331,7 @@ impl Heap {
             requested: 0,
             ticket: 0,
             idle_since: 0,
+            freed_after: 0,
             tie_base,
             prev: NONE,
             next: NONE,

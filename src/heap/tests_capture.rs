@@ -114,7 +114,7 @@ fn a_capture_stops_an_eviction_and_a_wait() {
     let mut heap = native(100);
     let pending = used(&mut heap, 1, 20);
     let idle = [2, 3].map(|ticket| grown(&mut heap, ticket, 20));
-    idle.map(|block| free(&mut heap, block));
+    idle.into_iter().for_each(|block| drop(free(&mut heap, block)));
     want(free(&mut heap, pending));
     answer(&mut heap, 1, Answer::Fenced);
     for mib in [0, 20] {
@@ -139,7 +139,7 @@ fn a_trim_of_so_much_takes_the_smallest_piece_that_does_and_else_the_largest() {
     {
         let mut heap = native(100);
         let idle = [(1, 20), (2, 40), (3, 30)].map(|(ticket, mib)| grown(&mut heap, ticket, mib));
-        idle.map(|block| free(&mut heap, block));
+        idle.into_iter().for_each(|block| drop(free(&mut heap, block)));
         let mut output = trim(&mut heap, 9, wanted);
         let gone = gone.into_iter().flatten();
         let total: u64 = gone.clone().sum();

@@ -207,6 +207,7 @@ pub fn policies() -> Vec<(&'static str, Policy, u64)> {
         let ours = Policy {
             ladder: presets::blockyard().ladder,
             evict_private: true,
+            borrow: true,
             refuse_impossible: true,
             one_division_counts: true,
             limit_check: presets::blockyard().limit_check,
@@ -351,7 +352,7 @@ fn nonsense(policy: &Policy, arena: Arena, bytes: &[u8], unit: u64) {
 
 /// An answer to another question.
 fn wrong(want: &Want, rng: &mut Rng) -> Answer {
-    let all = [Answer::Mapped, Answer::Unmapped, Answer::Released, Answer::Fenced];
+    let all = [Answer::Mapped, Answer::Unmapped, Answer::Released, Answer::Fenced, Answer::Ordered];
     let unfit: Vec<Answer> = all.into_iter().filter(|answer| !fits(want, answer)).collect();
     rng.pick(&unfit).copied().unwrap_or(Answer::Refused(Fault::WrongAnswer))
 }

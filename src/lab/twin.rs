@@ -183,7 +183,10 @@ impl Twin {
         }
         let address = self.climb(bytes, stream, pool);
         match address {
-            Some((address, rounded)) => self.hand_out(address, rounded, ticket, bytes),
+            Some((address, rounded)) => {
+                self.hand_out(address, rounded, ticket, bytes);
+                self.use_on(ticket, stream);
+            }
             None => self.figures.ooms += 1,
         }
         address.map(|(address, _)| Address(address))
@@ -209,6 +212,7 @@ impl Twin {
                 Rung::Collect => self.collect(),
                 Rung::Grow if evicted_enough => self.grow(home, rounded),
                 Rung::Grow => None,
+                Rung::Borrow => self.borrow(home, rounded),
                 Rung::EvictSome => {
                     evicted_enough = self.evict_some(home, rounded);
                     None
@@ -329,6 +333,25 @@ impl Twin {
         fit::accepts(&self.policy, best.bytes, rounded).then_some(best.address)
     }
 
+    /// The best free block of another stream's that fits; what its streams do is not modelled.
+    fn borrow(&self, home: Home, rounded: u64) -> Option<u64> {
+        let mut streams: Vec<_> = self.segments.iter().map(|segment| segment.home).collect();
+        streams.retain(|other| (other.pool, other.class) == (home.pool, home.class));
+        streams.retain(|other| other.stream != home.stream && self.policy.borrow);
+        let best = |other: Home| self.free_in(other).into_iter().find(|b| b.bytes >= rounded);
+        let found = streams.into_iter().filter_map(best);
+        let accepted = found.filter(|block| fit::accepts(&self.policy, block.bytes, rounded));
+        let first = |block: &&Block| (block.bytes, self.order(block), block.address);
+        accepted.min_by_key(first).map(|block| block.address)
+    }
+
+    fn order(&self, block: &Block) -> u64 {
+        match self.policy.order {
+            Order::SegmentThenAddress => self.segment(block.segment).order,
+            Order::Address => 0,
+        }
+    }
+
     /// A block's size with the unmapped space behind it.
     fn growable(&self, block: &Block) -> u64 {
         let after = self.after(block).filter(|after| after.state == BlockState::Unmapped);
@@ -446,13 +469,7 @@ impl Twin {
     fn free_in(&self, home: Home) -> Vec<&Block> {
         let free = |block: &&Block| block.state == BlockState::Free && self.home(block) == home;
         let mut found: Vec<_> = self.blocks.iter().filter(free).collect();
-        found.sort_by_key(|block| {
-            let order = match self.policy.order {
-                Order::SegmentThenAddress => self.segment(block.segment).order,
-                Order::Address => 0,
-            };
-            (block.bytes, order, block.address)
-        });
+        found.sort_by_key(|block| (block.bytes, self.order(block), block.address));
         found
     }
 

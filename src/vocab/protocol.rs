@@ -205,6 +205,16 @@ pub enum Want {
         /// The newest fence the core knows of.
         newest: Serial,
     },
+    /// Have `waiter`'s later work wait for fence `serial` of `after`, which was recorded; the host does not wait
+    /// (`cudaStreamWaitEvent`). Answer: [`Answer::Ordered`].
+    Order {
+        /// The stream that is held back.
+        waiter: StreamId,
+        /// The stream of the fence.
+        after: StreamId,
+        /// The fence.
+        serial: Serial,
+    },
     /// Wait until fence `serial` of `stream` has passed. Answer: [`Answer::Passed`].
     Wait {
         /// The stream.
@@ -237,6 +247,8 @@ pub enum Answer {
     Released,
     /// The fence is recorded.
     Fenced,
+    /// The waiter's later work stands behind the fence.
+    Ordered,
     /// Every fence of the stream up to and including this one has passed.
     Passed {
         /// The newest fence known to have passed.
