@@ -6,6 +6,7 @@
 //!
 //! The block stays at home. It keeps its lists, and its tail goes back to them; the borrower counts as a stream that
 //! uses it, so that its free waits behind a fence of the borrower before the owner may have it again (**E1**).
+//! While it is lent its owner's uses are noted like any other stream's.
 //! While the device is asked the block is `Moving`; a refusal makes it as free as it was.
 
 use super::climb::{Errand, Job, Phase, Request, Step};
@@ -128,6 +129,23 @@ impl Heap {
         self.shelve(slot);
     }
 
+    /// What became free behind the block while it was moving joins the tail that was cut off. It was no part of what
+    /// was handed out: the fence may stand before the last work on it.
+    fn join_tail(&mut self, slot: u32, sink: &mut impl Observe) {
+        let tail = self.blocks[slot].next;
+        let free = |slot: u32| self.blocks.get(slot).is_some_and(|b| b.state == State::Free);
+        if !free(tail) || !free(self.blocks[tail].next) {
+            return;
+        }
+        self.unshelve(tail);
+        self.merge_idle(tail);
+        self.shelve(tail);
+        let block = &self.blocks[tail];
+        if !block.paged {
+            sink.observe(Change::InactiveSplit { class: block.class, blocks: -1, bytes: 0 });
+        }
+    }
+
     /// Hands out the front of another stream's block.
     pub(super) fn lend(
         &mut self,
@@ -141,7 +159,8 @@ impl Heap {
         let block = &mut self.blocks[slot];
         block.used = true;
         let bytes = block.size;
-        self.fences.note_use(slot, request.stream);
+        self.fences.note_loan(slot, request.stream);
+        self.join_tail(slot, sink);
         sink.observe(Change::Borrowed { bytes, waited });
         output
     }

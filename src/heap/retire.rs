@@ -43,7 +43,8 @@ impl Heap {
             return Output::Refused { fault: Fault::UnknownBlock };
         }
         let block = &mut self.blocks[id.index];
-        if self.lists[block.lists as usize].stream != stream {
+        let own = self.lists[block.lists as usize].stream == stream;
+        if !own || (block.used && self.fences.is_lent(id.index)) {
             block.used = true;
             self.fences.note_use(id.index, stream);
         }

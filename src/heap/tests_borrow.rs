@@ -191,6 +191,25 @@ fn r1_a_block_that_was_not_lent_is_counted_as_before() {
     assert_eq!(sum, (0, 0), "one whole segment is free, and nothing is split");
 }
 
+/// B2: what is freed behind the block meanwhile joins its tail, and is not handed out with it.
+#[test]
+fn b2_a_neighbour_freed_meanwhile_joins_the_tail() {
+    let mut heap = native(100);
+    let all = grown(&mut heap, 1, 100);
+    apply(&mut heap, Input::Free { block: all });
+    let pool = PoolId::DEFAULT;
+    let [first, second, _third] = [(2, 40), (3, 40), (4, 20)].map(|(ticket, mib)| {
+        let ticket = Ticket(ticket);
+        block(apply(&mut heap, Input::Alloc { ticket, bytes: mib * MIB, stream: S0, pool }))
+    });
+    apply(&mut heap, Input::Free { block: first });
+    want(refused_first(&mut heap, 5, 30));
+    want(answer(&mut heap, 5, Answer::Fenced));
+    apply(&mut heap, Input::Free { block: second });
+    block(answer(&mut heap, 5, Answer::Ordered));
+    assert_eq!(heap.largest_possible(S0, pool), 50 * MIB);
+}
+
 #[test]
 fn a_capture_and_a_policy_may_rule_borrowing_out() {
     let (mut heap, _) = stranded();

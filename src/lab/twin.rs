@@ -102,6 +102,8 @@ struct Block {
     ticket: Ticket,
     requested: u64,
     uses: Vec<StreamId>,
+    /// Handed out to another stream than its home's.
+    lent: bool,
     /// Searches of its side of the pool before it became free.
     born: u64,
 }
@@ -185,7 +187,7 @@ impl Twin {
         match address {
             Some((address, rounded)) => {
                 self.hand_out(address, rounded, ticket, bytes);
-                self.use_on(ticket, stream);
+                self.note_loan(ticket, stream);
             }
             None => self.figures.ooms += 1,
         }
@@ -235,10 +237,20 @@ impl Twin {
         None
     }
 
+    /// A block of another stream's counts as used by the one that got it.
+    fn note_loan(&mut self, ticket: Ticket, stream: StreamId) {
+        if let Some(index) = self.live(ticket)
+            && self.home(&self.blocks[index]).stream != stream
+        {
+            self.blocks[index].lent = true;
+            self.blocks[index].uses.push(stream);
+        }
+    }
+
     /// `stream` uses the request's block besides its own stream.
     pub fn use_on(&mut self, ticket: Ticket, stream: StreamId) {
         if let Some(index) = self.live(ticket)
-            && self.home(&self.blocks[index]).stream != stream
+            && (self.blocks[index].lent || self.home(&self.blocks[index]).stream != stream)
             && !self.blocks[index].uses.contains(&stream)
         {
             self.blocks[index].uses.push(stream);
@@ -251,6 +263,7 @@ impl Twin {
         let block = &mut self.blocks[index];
         self.figures.allocated -= block.bytes;
         block.state = BlockState::AwaitingFree;
+        block.lent = false;
         let (address, uses) = (block.address, core::mem::take(&mut block.uses));
         if uses.is_empty() {
             self.complete(address);

@@ -9,7 +9,7 @@
 //!             done  | the device knows it | given to a block; at most one fence at a time is being recorded
 //! ```
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::vocab::{Serial, StreamId};
@@ -48,6 +48,7 @@ pub struct Fences {
     lines: BTreeMap<StreamId, Line>,
     outstanding: usize,
     uses: BTreeMap<u32, Vec<StreamId>>,
+    lent: BTreeSet<u32>,
 }
 
 impl Fences {
@@ -66,8 +67,21 @@ impl Fences {
         }
     }
 
-    /// Takes the streams that use the block in this slot.
+    /// Notes that the block in this slot is lent to `stream`: its owner is one stream of many that may use it.
+    pub fn note_loan(&mut self, block: u32, stream: StreamId) {
+        self.lent.insert(block);
+        self.note_use(block, stream);
+    }
+
+    /// Whether the block in this slot is lent.
+    #[must_use]
+    pub fn is_lent(&self, block: u32) -> bool {
+        self.lent.contains(&block)
+    }
+
+    /// Takes the streams that use the block in this slot, which is lent no longer.
     pub fn take_uses(&mut self, block: u32) -> Vec<StreamId> {
+        self.lent.remove(&block);
         self.uses.remove(&block).unwrap_or_default()
     }
 
