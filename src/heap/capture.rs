@@ -61,6 +61,9 @@ impl Heap {
         self.limit = limit;
         self.excused = self.reserved + self.growing;
         self.collects = self.policy.collect_threshold > 0.0 && limit.is_some();
+        // What is cached above the limit can still be had.
+        let above = limit.map(|limit| limit.max(self.excused));
+        self.most = self.policy.most(above, self.total);
         self.open();
         Output::Quiet
     }

@@ -46,7 +46,10 @@ impl Heap {
     #[must_use]
     pub fn largest_possible(&self, stream: StreamId, pool: PoolId) -> u64 {
         let small = self.policy.small_limit;
-        let sides = [(Class::Large, (small, MAX_BLOCK)), (Class::Small, (0, small))];
+        let sides = [
+            (Class::Large, (small, MAX_BLOCK.min(self.most))),
+            (Class::Small, (0, small.min(self.most))),
+        ];
         let found = sides.into_iter().find_map(|(class, sizes)| {
             let side = Side { pool, class, stream, sizes };
             self.largest_cached(side).max(self.largest_grown(side))
@@ -73,18 +76,10 @@ impl Heap {
                 _ => false,
             };
             if open {
-                let (over, most) = side.sizes;
-                let possible = if at.stream == side.stream { u64::MAX } else { self.possible() };
-                best = best.max(self.largest_in(lists, (over, most.min(possible))));
+                best = best.max(self.largest_in(lists, side.sizes));
             }
         }
         best
-    }
-
-    /// What is refused without a search of other lists than the request's own is larger than this.
-    fn possible(&self) -> u64 {
-        let cap = self.limit.into_iter().chain(self.total).min();
-        cap.filter(|_| self.policy.refuse_impossible).unwrap_or(u64::MAX)
     }
 
     /// The largest rounded size that a search of these lists would serve.

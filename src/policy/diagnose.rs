@@ -1,7 +1,8 @@
 //! Diagnose: from the numbers of a failed request to the cause, in one word.
 //!
-//! Order of tests: what could never fit; what the driver refused against its own books; whether all free bytes
-//! together would do (then the cause is where they are, the larger figure first); else the limit or the device.
+//! Order of tests: what could never fit; what the driver refused against its own books; whether all
+//! free bytes together would do (then the cause is where they are, the larger figure first); else
+//! the limit or the device.
 
 use crate::vocab::{Report, RungOutcome, Verdict};
 
@@ -38,8 +39,8 @@ pub fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A range elsewhere that would have served the request outright
-/// counts before any sum of fragments.
+/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A
+/// range elsewhere that would have served the request outright counts before any sum of fragments.
 fn where_the_free_bytes_are(report: &Report) -> Verdict {
     let room = report.room_bytes().unwrap_or(0);
     if report.withheld_bytes > 0 && room + report.withheld_bytes >= report.rounded_bytes {

@@ -103,12 +103,11 @@ impl Policy {
         }
     }
 
-    /// Whether a rounded request could not be served even if nothing were reserved under this limit on a device
-    /// of `total` bytes, and need not be tried.
+    /// The largest request that is tried at all under this limit on a device of `total` bytes.
     #[must_use]
-    pub fn refuses(&self, rounded: u64, limit: Option<u64>, total: Option<u64>) -> bool {
+    pub fn most(&self, limit: Option<u64>, total: Option<u64>) -> u64 {
         let cap = limit.into_iter().chain(total).min();
-        self.refuse_impossible && cap.is_some_and(|cap| rounded > cap)
+        cap.filter(|_| self.refuse_impossible).unwrap_or(u64::MAX).min(size::IMPOSSIBLE - 1)
     }
 
     /// Idle memory is released by age: PyTorch does so only when both a fraction and a threshold are set.

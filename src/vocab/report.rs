@@ -88,7 +88,8 @@ pub enum RungOutcome {
     Closed,
 }
 
-/// The cause of an out-of-memory, in one word. The order of tests is documented at `policy::diagnose`.
+/// The cause of an out-of-memory, in one word. The order of tests is documented at
+/// `policy::diagnose`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Larger than the device or the limit could ever hold.
@@ -184,8 +185,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// What may still be taken from the driver: the limit, or else the device, less what is reserved.
-    /// `None`: neither is known.
+    /// What may still be taken from the driver: the limit, or else the device, less what is
+    /// reserved. `None`: neither is known.
     #[must_use]
     pub fn room_bytes(&self) -> Option<u64> {
         let cap = match (self.limit_bytes, self.device_bytes) {
@@ -278,7 +279,8 @@ impl Report {
         self.cached_free_bytes() + self.awaiting_free_bytes
     }
 
-    /// The figures as rows: name, bytes, what they are. Rows that repeat another or say nothing are left out.
+    /// The figures as rows: name, bytes, what they are. Rows that repeat another or say nothing are
+    /// left out.
     fn rows(&self) -> Vec<(&'static str, Option<u64>, &'static str)> {
         let elsewhere =
             self.other_stream_free_bytes + self.other_class_free_bytes + self.other_pool_free_bytes;
