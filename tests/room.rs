@@ -1,7 +1,8 @@
-//! Room: `Heap::largest_possible` against the heap itself: what it names is served, and nothing larger is.
+//! Room: `Heap::largest_possible` against the heap itself: what it names is served, and nothing
+//! larger is.
 //!
-//! Random walks under every policy, with captures and limits that change. At rest, with no frees pending, copies of
-//! the heap and its device are asked for the size, and for sizes above it.
+//! Random walks under every policy, with captures and limits that change. At rest, with no frees
+//! pending, copies of the heap and its device are asked for the size, and for sizes above it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use blockyard::device::{Device, SimConfig, SimDevice};

@@ -15,7 +15,8 @@
 //! | `Wait` | `serial` was recorded on the stream | the same, at least `serial` |
 //! | `Order` | `serial` was recorded on `after` | the waiter's later work runs only after that fence, **D5** |
 //!
-//! `Fence`, `Poll` and `Order` never wait, however busy the stream is (**D3**); every other call may.
+//! `Fence`, `Poll` and `Order` never wait, however busy the stream is (**D3**); every other call
+//! may.
 //!
 //! Memory goes back under work: `Release` waits for the work of the stream that the memory belongs
 //! to, `Unmap` for the stream that it names. Work of any other stream on it, a guest's, must be

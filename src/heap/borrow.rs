@@ -1,12 +1,13 @@
 //! Borrow: serving a request with a block that is cached for another stream.
 //!
-//! The borrower's stream is ordered behind the earliest fence that its owner's stream recorded after the block was
-//! freed, never behind the latest: it waits for the work that may use the block and for nothing that came later. A
-//! fence that is known to have passed needs no order; where there is none yet, one is recorded.
+//! The borrower's stream is ordered behind the earliest fence that its owner's stream recorded
+//! after the block was freed, never behind the latest: it waits for the work that may use the block
+//! and for nothing that came later. A fence that is known to have passed needs no order; where
+//! there is none yet, one is recorded.
 //!
-//! The block stays at home. It keeps its lists, and its tail goes back to them; the borrower counts as a stream that
-//! uses it, so that its free waits behind a fence of the borrower before the owner may have it again (**E1**).
-//! While it is lent its owner's uses are noted like any other stream's.
+//! The block stays at home. It keeps its lists, and its tail goes back to them; the borrower counts
+//! as a stream that uses it, so that its free waits behind a fence of the borrower before the owner
+//! may have it again (**E1**). While it is lent its owner's uses are noted like any other stream's.
 //! While the device is asked the block is `Moving`; a refusal makes it as free as it was.
 
 use super::climb::{Errand, Job, Phase, Request, Step};
@@ -63,7 +64,8 @@ impl Heap {
                 self.order(errand, request, slot, serial)
             }
             Later::Unrecorded => {
-                // One fence of a stream is recorded at a time: the one under way may be what is needed.
+                // One fence of a stream is recorded at a time: the one under way may be what is
+                // needed.
                 let Some(serial) = self.fences.begin_anew(owner) else { return Step::Park };
                 self.unshelve(slot);
                 self.blocks[slot].state = State::Moving;
@@ -129,8 +131,8 @@ impl Heap {
         self.shelve(slot);
     }
 
-    /// What became free behind the block while it was moving joins the tail that was cut off. It was no part of what
-    /// was handed out: the fence may stand before the last work on it.
+    /// What became free behind the block while it was moving joins the tail that was cut off. It
+    /// was no part of what was handed out: the fence may stand before the last work on it.
     fn join_tail(&mut self, slot: u32, sink: &mut impl Observe) {
         let tail = self.blocks[slot].next;
         let free = |slot: u32| self.blocks.get(slot).is_some_and(|b| b.state == State::Free);

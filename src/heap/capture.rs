@@ -1,11 +1,13 @@
-//! Capture: what waits while a stream records its work into a graph, and the limit that changes at run time.
+//! Capture: what waits while a stream records its work into a graph, and the limit that changes at
+//! run time.
 //!
-//! A graph under construction must not see a fence, a poll, a wait or memory that goes away: CUDA invalidates a
-//! capture for each of them. So while any capture is underway most rungs are closed, a trim gives nothing, and a
-//! free that needs fences is deferred: its block stays draining and keeps its uses (**E1**). Growth stays open.
+//! A graph under construction must not see a fence, a poll, a wait or memory that goes away: CUDA
+//! invalidates a capture for each of them. So while any capture is underway most rungs are closed,
+//! a trim gives nothing, and a free that needs fences is deferred: its block stays draining and
+//! keeps its uses (**E1**). Growth stays open.
 //!
-//! Asked by the heap's entry, by climbs and by frees. Never knows which stream captures: the driver's rule is about
-//! all of them.
+//! Asked by the heap's entry, by climbs and by frees. Never knows which stream captures: the
+//! driver's rule is about all of them.
 
 use alloc::vec::Vec;
 
@@ -31,8 +33,8 @@ impl Heap {
         self.captures > 0
     }
 
-    /// A capture begins or ends. Either end of capturing opens something for climbs underway: rungs, or the first
-    /// growth to those that its beginning cut off from their last.
+    /// A capture begins or ends. Either end of capturing opens something for climbs underway:
+    /// rungs, or the first growth to those that its beginning cut off from their last.
     pub(super) fn capture(&mut self, ticket: Ticket, begins: bool) -> Output {
         if begins {
             if !self.capturing() {

@@ -433,3 +433,6 @@ impl Heap {
 // did so as well, two requests that both cannot be served would send each other back for ever. The
 // one thing that a refusal frees is its share of the limit; an errand that only such shares hold
 // back is parked on its rung and goes on from there.
+//
+// Two openings come from outside: a capture that begins or ends, and a limit that is set. Both may
+// have cut a climb off from a rung that would have served it.

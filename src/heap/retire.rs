@@ -59,7 +59,8 @@ impl Heap {
         Output::Quiet
     }
 
-    /// The block waits for a fence on each stream that used it; during a capture, for its end first.
+    /// The block waits for a fence on each stream that used it; during a capture, for its end
+    /// first.
     #[cold]
     fn drain(&mut self, slot: u32) -> Output {
         let block = &mut self.blocks[slot];
@@ -86,8 +87,9 @@ impl Heap {
         streams
     }
 
-    /// Asks for a fence on the next stream that needs one. A stream on which another errand is recording is left to
-    /// that one, so that fences are recorded in the order of their serials; what a capture interrupts, to its end.
+    /// Asks for a fence on the next stream that needs one. A stream on which another errand is
+    /// recording is left to that one, so that fences are recorded in the order of their serials;
+    /// what a capture interrupts, to its end.
     pub(super) fn next_fence(&mut self, mut errand: Errand) -> Output {
         while !self.capturing()
             && let Job::Fence { streams } = &mut errand.job
@@ -114,7 +116,8 @@ impl Heap {
         Some(Want::Fence { stream, serial })
     }
 
-    /// The device is being asked to record a fence. What is freed from now on may be used by work behind it.
+    /// The device is being asked to record a fence. What is freed from now on may be used by work
+    /// behind it.
     pub(super) fn begun(&mut self, stream: StreamId, serial: Serial) {
         self.in_flight += 1;
         if !self.borrows {
@@ -226,7 +229,8 @@ impl Heap {
         (gone, bytes)
     }
 
-    /// The same for a block that was free before: the whole was freed when the last of its parts was.
+    /// The same for a block that was free before: the whole was freed when the last of its parts
+    /// was.
     pub(super) fn merge_idle(&mut self, slot: u32) -> (i64, u64) {
         let Block { prev, next, freed_after, .. } = self.blocks[slot];
         let free = |slot: u32| self.blocks.get(slot).filter(|block| block.state == State::Free);

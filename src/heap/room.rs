@@ -1,13 +1,14 @@
 //! Room: the largest request that would be served now, without waiting for pending frees.
 //!
-//! Asked by shells that must say how much is left, or which parked request to try. It changes nothing: what emptying
-//! the cache would leave is worked out on the layout as it would be. Exact where the device holds nothing back; but
-//! not for a pool that gives nothing (PyTorch's private ones), with a split limit, while more is held than the limit
-//! allows: how much it then has released depends on the request, and this is the most.
+//! Asked by shells that must say how much is left, or which parked request to try. It changes
+//! nothing: what emptying the cache would leave is worked out on the layout as it would be. Exact
+//! where the device holds nothing back; but not for a pool that gives nothing (PyTorch's private
+//! ones), with a split limit, while more is held than the limit allows: how much it then has
+//! released depends on the request, and this is the most.
 //!
-//! A page-mapped request goes to the lowest run of free blocks and gaps that can hold it, whether or not there is
-//! memory to fill its gaps. So a larger request may be served where a smaller one fails, and each run is asked
-//! only for the sizes that no lower run would take.
+//! A page-mapped request goes to the lowest run of free blocks and gaps that can hold it, whether
+//! or not there is memory to fill its gaps. So a larger request may be served where a smaller one
+//! fails, and each run is asked only for the sizes that no lower run would take.
 
 use alloc::vec::Vec;
 
@@ -41,8 +42,9 @@ struct Side {
 }
 
 impl Heap {
-    /// The largest rounded request that would be served now, in bytes, if pending frees stayed pending: from the
-    /// cache, or by growing once everything idle has been given back. 0: none. O(blocks).
+    /// The largest rounded request that would be served now, in bytes, if pending frees stayed
+    /// pending: from the cache, or by growing once everything idle has been given back. 0: none.
+    /// O(blocks).
     #[must_use]
     pub fn largest_possible(&self, stream: StreamId, pool: PoolId) -> u64 {
         let small = self.policy.small_limit;
@@ -109,7 +111,8 @@ impl Heap {
         grown.max(self.grown_within(side, emptied))
     }
 
-    /// Idle oversize segments of a pool that gives nothing else: its own requests have them released all the same.
+    /// Idle oversize segments of a pool that gives nothing else: its own requests have them
+    /// released all the same.
     fn oversize_withheld(&self, side: Side) -> u64 {
         let lists = self.known_lists(side).filter(|_| !self.gives(side.pool));
         let open = self.climbs(Rung::EvictSome) && self.policy.max_split != u64::MAX;
@@ -149,7 +152,8 @@ impl Heap {
         best.max(within(lower, most.min(pages / page * page)))
     }
 
-    /// The runs with a gap, from the lowest, as they are or as they would be once everything idle is gone.
+    /// The runs with a gap, from the lowest, as they are or as they would be once everything idle
+    /// is gone.
     fn runs(&self, side: Side, emptied: bool) -> Vec<Run> {
         let lists = self.known_lists(side);
         let ours = |segment: &&Segment| segment.is_paged() && Some(segment.lists) == lists;
@@ -188,7 +192,8 @@ impl Heap {
     }
 }
 
-/// How much from the start of a run would be free, once so much memory is under its gaps, in whole pages.
+/// How much from the start of a run would be free, once so much memory is under its gaps, in whole
+/// pages.
 fn filled(run: &Run, mut room: u64, page: u64) -> u64 {
     let mut bytes = 0;
     for &(gap, size) in run {

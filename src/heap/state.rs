@@ -126,14 +126,15 @@ impl Heap {
         self.reserved
     }
 
-    /// How often something that was in flight has landed: a parked request may be retried when this has risen.
+    /// How often something that was in flight has landed: a parked request may be retried when this
+    /// has risen.
     #[must_use]
     pub const fn landings(&self) -> u64 {
         self.landings
     }
 
-    /// How often something was left for other requests to take: when this has not risen, a request that failed
-    /// would fail again unless something was freed.
+    /// How often something was left for other requests to take: when this has not risen, a request
+    /// that failed would fail again unless something was freed.
     #[must_use]
     pub const fn openings(&self) -> u64 {
         self.openings

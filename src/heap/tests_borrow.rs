@@ -112,7 +112,8 @@ fn a_fence_that_has_passed_needs_no_order() {
     assert_eq!(told.last(), Some(&Change::Borrowed { bytes: 40 * MIB, waited: false }));
 }
 
-/// A fence that was begun before the free may stand before the last work on the block: it does not count.
+/// A fence that was begun before the free may stand before the last work on the block: it does not
+/// count.
 #[test]
 fn two_borrowers_record_one_fence_after_the_other() {
     let mut heap = native(100);

@@ -82,7 +82,8 @@ fn grown_after_poll(heap: &mut Heap, ticket: u64, mib: u64) -> BlockId {
     block(answer(heap, ticket, Answer::Granted { base }))
 }
 
-/// The cache was emptied for a request and a capture began before it could grow: it grows all the same.
+/// The cache was emptied for a request and a capture began before it could grow: it grows all the
+/// same.
 #[test]
 fn a_climb_that_a_capture_interrupts_begins_again() {
     let mut heap = native(100);

@@ -341,7 +341,8 @@ impl Stats {
     }
 
     /// Every key of `torch.cuda.memory_stats()` with its value, sorted by key; ours are
-    /// `num_borrows`, `num_waits_inserted`, `num_pages_mapped` and `num_pages_unmapped`. No split limit is -1, as PyTorch shows it.
+    /// `num_borrows`, `num_waits_inserted`, `num_pages_mapped` and `num_pages_unmapped`. No split
+    /// limit is -1, as PyTorch shows it.
     #[must_use]
     pub fn flat(&self) -> Vec<(String, i64)> {
         let mut rows = Vec::with_capacity(METRICS * 12 + 16);

@@ -84,7 +84,8 @@ pub struct Policy {
     pub ladder: Ladder,
     /// Whether evicting everything includes private pools that are still in use.
     pub evict_private: bool,
-    /// Whether a request may take a block that is cached for another stream of the same pool and side.
+    /// Whether a request may take a block that is cached for another stream of the same pool and
+    /// side.
     pub borrow: bool,
     /// A request larger than the device or the limit fails at once, and the cache is kept.
     pub refuse_impossible: bool,

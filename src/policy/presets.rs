@@ -41,11 +41,11 @@ pub fn pytorch_expandable() -> Policy {
     }
 }
 
-/// Ours: page-mapped segments of 2 MiB pages, and the known defects mended. Pending frees that were waited for
-/// are searched again; private pools release and retry; memory that
-/// the driver does not have is borrowed from other streams behind their fences; a small request takes large memory rather than
-/// fail; a request larger than the device fails without emptying the cache; one division means the next power of
-/// two; the limit counts what is really taken.
+/// Ours: page-mapped segments of 2 MiB pages, and the known defects mended. Pending frees that were
+/// waited for are searched again; private pools release and retry; memory that the driver does not
+/// have is borrowed from other streams behind their fences; a small request takes large memory
+/// rather than fail; a request larger than the device fails without emptying the cache; one
+/// division means the next power of two; the limit counts what is really taken.
 #[must_use]
 pub fn blockyard() -> Policy {
     Policy {

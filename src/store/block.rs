@@ -52,8 +52,8 @@ pub struct Block {
     pub ticket: u64,
     /// Searches of its pool when it was last put into its bin.
     pub idle_since: u64,
-    /// The newest fence of its stream begun when it was last freed: every later one stands behind all of that
-    /// stream's work on it. Kept where the policy lets other streams borrow.
+    /// The newest fence of its stream begun when it was last freed: every later one stands behind
+    /// all of that stream's work on it. Kept where the policy lets other streams borrow.
     pub freed_after: u64,
     /// What its address in units is added to for its tie among blocks of equal size (wrapping).
     pub tie_base: u64,

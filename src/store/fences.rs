@@ -68,7 +68,8 @@ impl Fences {
         }
     }
 
-    /// Notes that the block in this slot is lent to `stream`: its owner is one stream of many that may use it.
+    /// Notes that the block in this slot is lent to `stream`: its owner is one stream of many that
+    /// may use it.
     pub fn note_loan(&mut self, block: u32, stream: StreamId) {
         self.lent.insert(block);
         self.note_use(block, stream);
@@ -107,8 +108,8 @@ impl Fences {
         begins.then_some(Serial(line.newest))
     }
 
-    /// Begins to record a fence that nothing waits behind yet, later than all before: its serial. `None` where
-    /// somebody is recording.
+    /// Begins to record a fence that nothing waits behind yet, later than all before: its serial.
+    /// `None` where somebody is recording.
     pub fn begin_anew(&mut self, stream: StreamId) -> Option<Serial> {
         let line = self.lines.entry(stream).or_default();
         if line.recording {
@@ -126,8 +127,8 @@ impl Fences {
         Serial(self.lines.get(&stream).map_or(0, |line| line.begun))
     }
 
-    /// The earliest fence of `stream` later than `serial`. What was done on the stream before any fence was begun
-    /// after `serial` stands before it.
+    /// The earliest fence of `stream` later than `serial`. What was done on the stream before any
+    /// fence was begun after `serial` stands before it.
     #[must_use]
     pub fn later(&self, stream: StreamId, serial: u64) -> Later {
         let Some(line) = self.lines.get(&stream) else { return Later::Unrecorded };

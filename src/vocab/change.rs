@@ -133,7 +133,8 @@ pub enum Change {
     Borrowed {
         /// Its size.
         bytes: u64,
-        /// The borrower's stream was ordered behind a fence of the owner's; otherwise that had passed already.
+        /// The borrower's stream was ordered behind a fence of the owner's; otherwise that had
+        /// passed already.
         waited: bool,
     },
     /// All pending frees were waited for (`num_sync_all_streams`).

@@ -8,8 +8,8 @@
 //!                   ^ done = 2: fence 1 stands at 3 and cannot have passed
 //! ```
 //!
-//! A stream that was ordered behind another's fence has a *gate*: an item of work that is done as soon as that stream
-//! has come as far as the fence, and not before (invariant **D5**).
+//! A stream that was ordered behind another's fence has a *gate*: an item of work that is done as
+//! soon as that stream has come as far as the fence, and not before (invariant **D5**).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -134,7 +134,8 @@ impl Clock {
         Ok(())
     }
 
-    /// Whether work launched on `stream` from now on starts only after `other` has come as far as `until`.
+    /// Whether work launched on `stream` from now on starts only after `other` has come as far as
+    /// `until`.
     pub(super) fn follows(&self, stream: StreamId, other: StreamId, until: u64) -> bool {
         stream == other || self.reaches_back(stream, u64::MAX, other, until)
     }

@@ -6,7 +6,8 @@
 //!
 //! A stream's own order makes reuse on that stream safe: work launched later starts later. So
 //! memory may go from a stream to itself at any time; to another stream, or back to the driver,
-//! only when all *other* streams' work on it is done, or the stream that gets it was ordered behind that work.
+//! only when all *other* streams' work on it is done, or the stream that gets it was ordered behind
+//! that work.
 
 use super::clock::Clock;
 use super::intervals::Intervals;
