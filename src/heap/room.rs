@@ -1,10 +1,12 @@
 //! Room: the largest request that would be served now, without waiting for pending frees.
 //!
 //! Asked by shells that must say how much is left, or which parked request to try. It changes
-//! nothing: what emptying the cache would leave is worked out on the layout as it would be. Exact
-//! where the device holds nothing back; but not for a pool that gives nothing (PyTorch's private
-//! ones), with a split limit, while more is held than the limit allows: how much it then has
-//! released depends on the request, and this is the most.
+//! nothing: what emptying the cache would leave is worked out on the layout as it would be.
+//!
+//! Exact where the device holds nothing back. While more is held than a limit that was lowered
+//! allows it may name too much in two cases: a pool that gives nothing (PyTorch's private ones) with
+//! a split limit, where how much is released depends on the request; and a block to borrow that a
+//! collection by age would give back first.
 //!
 //! A page-mapped request goes to the lowest run of free blocks and gaps that can hold it, whether
 //! or not there is memory to fill its gaps. So a larger request may be served where a smaller one
