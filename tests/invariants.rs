@@ -129,7 +129,12 @@ fn is_held(block: &BlockView) -> bool {
 fn policies() -> Vec<Policy> {
     let pages = Backing::Pages { small: GRANULE, large: GRANULE };
     let tiny = Policy::tiny();
-    let ours = Policy { ladder: presets::blockyard().ladder, evict_private: true, ..tiny.clone() };
+    let ours = Policy {
+        ladder: presets::blockyard().ladder,
+        evict_private: true,
+        borrow: true,
+        ..tiny.clone()
+    };
     vec![
         Policy { backing: pages, ..tiny.clone() },
         Policy { backing: pages, ..ours.clone() },

@@ -45,7 +45,7 @@ fn simulated_at_awkward_addresses() {
 
 #[test]
 fn simulated_with_refusals() {
-    const KINDS: [CallKind; 9] = [
+    const KINDS: [CallKind; 10] = [
         CallKind::Reserve,
         CallKind::Release,
         CallKind::ReserveRange,
@@ -55,6 +55,7 @@ fn simulated_with_refusals() {
         CallKind::Fence,
         CallKind::Poll,
         CallKind::Wait,
+        CallKind::Order,
     ];
     for seed in 0..20 {
         let refusals = Refusals::default().and_random(seed, 200_000, &KINDS, Fault::Driver(719));
@@ -94,6 +95,7 @@ enum Defect {
     WaitPassesOthers,
     PollWaits,
     SlowFence,
+    OrderIgnored,
 }
 
 /// A simulated device with one defect.
@@ -135,6 +137,7 @@ impl Defective {
                 (0..8).for_each(|stream| self.inner.finish(StreamId(stream)));
             }
             (Defect::SlowFence, Want::Fence { .. }) => self.extra_nanos += 50_000,
+            (Defect::OrderIgnored, Want::Order { .. }) => return Answer::Ordered,
             (Defect::ReleaseKeepsBytes, Want::Release { .. }) => return Answer::Released,
             (Defect::UnmapKeepsBytes, Want::Unmap { .. }) => return Answer::Unmapped,
             _ => {}
@@ -251,6 +254,7 @@ fn every_defect_is_found_by_its_law() {
         (Defect::WaitPassesOthers, "passed another stream's fence"),
         (Defect::PollWaits, "must not wait"),
         (Defect::SlowFence, "must not wait"),
+        (Defect::OrderIgnored, "before the fence that it was ordered behind"),
     ];
     for (defect, text) in expected {
         let found = check_laws(|| Box::new(Defective::new(defect)));

@@ -140,6 +140,7 @@ fn open_rungs(policy: &Policy) -> Vec<Rung> {
     let closed = |rung: Rung| match rung {
         Rung::Collect => !policy.collects() || policy.page_mapped(),
         Rung::EvictSome => !splits,
+        Rung::Borrow => !policy.borrow,
         _ => false,
     };
     policy.ladder.rungs().iter().copied().filter(|&rung| !closed(rung)).collect()

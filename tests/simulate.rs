@@ -60,7 +60,7 @@ struct World {
     rng: Rng,
     unit: u64,
     streams: u64,
-    weights: [u32; 6],
+    weights: [u32; 8],
     /// Blocks handed out, in the order of their addresses.
     live: BTreeMap<u64, Block>,
     /// Requests under way: stream, pool, bytes, and the frees before each began.
@@ -92,6 +92,7 @@ impl World {
             let fault = if faults == 1 { Fault::OutOfMemory } else { Fault::Driver(7) };
             let kinds = [
                 vec![CallKind::Fence],
+                vec![CallKind::Order],
                 vec![CallKind::Reserve, CallKind::Map, CallKind::ReserveRange],
                 vec![CallKind::Release, CallKind::Unmap, CallKind::ReleaseRange],
                 vec![CallKind::Poll, CallKind::Wait, CallKind::Fence, CallKind::Map],
@@ -114,6 +115,8 @@ impl World {
             weight(&[0, 8]),
             weight(&[0, 1]),
             weight(&[1, 6]),
+            weight(&[0, 0, 2]),
+            weight(&[0, 1]),
         ];
         Self {
             seed,
@@ -190,6 +193,14 @@ impl World {
             }
             (3, Some(block)) => self.device.launch(block.stream, block.address, block.bytes, 3),
             (4, _) => self.apply(number, Input::Trim { ticket, target: Target::All }),
+            (6, _) => {
+                let begins = self.rng.chance(1, 1 + 3 * u64::from(self.heap.capturing()));
+                self.apply(number, Input::Capture { ticket, begins });
+            }
+            (7, _) => {
+                let target = Target::AtLeast(self.rng.between(1, 8 * self.unit));
+                self.apply(number, Input::Trim { ticket, target });
+            }
             _ => self.device.advance(stream, 2),
         }
     }
@@ -281,6 +292,12 @@ impl World {
 
     fn close(&mut self) {
         self.settle();
+        while self.heap.capturing() {
+            self.next += 1;
+            let ticket = Ticket(self.next);
+            self.apply(0, Input::Capture { ticket, begins: false });
+            self.settle();
+        }
         while let Some((_, &block)) = self.live.first_key_value() {
             self.free(0, block);
             self.settle();

@@ -206,6 +206,32 @@ fn k10_pinned_caches_of_other_streams_are_named() {
     assert_eq!(ours.reserved(), 4096 + 8 * 2);
 }
 
+/// At the limit a second stream takes what the first has cached and cannot give back.
+#[test]
+fn k10_a_second_stream_borrows_what_pytorch_strands() {
+    let stranded = |spec: &str| {
+        let mut rig = rig(spec, 1024);
+        rig.alloc(0, 1024);
+        rig.free(0);
+        rig.alloc(1, 24);
+        let second = rig.request(2, 500 * MIB, 1, 0);
+        (rig, second)
+    };
+    for spec in ["pytorch", "blockyard-native:borrow:False"] {
+        let (_, second) = stranded(spec);
+        assert_eq!(second.unwrap_err().verdict, Verdict::OtherStream, "{spec}");
+    }
+    let (mut rig, second) = stranded("blockyard-native");
+    second.unwrap();
+    let counters = rig.stats.counters();
+    assert_eq!((counters.borrows, counters.waits_inserted), (1, 1));
+    assert_eq!((rig.reserved(), rig.device.calls().order), (1024, 1));
+    rig.alloc(3, 500);
+    rig.free(2);
+    rig.alloc(4, 500);
+    assert_eq!(rig.reserved(), 1024, "its owner has it again");
+}
+
 fn search_again_after_sync(spec: &str) -> (Rig, Result<Address, Box<Report>>) {
     let config =
         SimConfig { fences: FencePolicy::OnlyWhenWaited, ..SimConfig::with_capacity(100 * MIB) };

@@ -97,6 +97,7 @@ impl Ours {
             Want::Unmap { .. } => Answer::Unmapped,
             Want::Release { .. } | Want::ReleaseRange { .. } => Answer::Released,
             Want::Fence { .. } => Answer::Fenced,
+            Want::Order { .. } => Answer::Ordered,
             Want::Poll { newest: serial, .. } | Want::Wait { serial, .. } => {
                 Answer::Passed { through: serial }
             }

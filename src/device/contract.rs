@@ -13,8 +13,10 @@
 //! | `Fence` | `serial` above all recorded on the stream | stands behind all work launched so far |
 //! | `Poll` | | the newest fence, up to `newest`, that has passed, **D2**; 0: none |
 //! | `Wait` | `serial` was recorded on the stream | the same, at least `serial` |
+//! | `Order` | `serial` was recorded on `after` | the waiter's later work runs only after that fence, **D5** |
 //!
-//! `Fence` and `Poll` never wait, however busy the stream is (**D3**); every other call may.
+//! `Fence`, `Poll` and `Order` never wait, however busy the stream is (**D3**); every other call
+//! may.
 //!
 //! Memory goes back under work: `Release` waits for the work of the stream that the memory belongs
 //! to, `Unmap` for the stream that it names. Work of any other stream on it, a guest's, must be
@@ -80,11 +82,13 @@ pub enum CallKind {
     Poll,
     /// [`Want::Wait`].
     Wait,
+    /// [`Want::Order`].
+    Order,
 }
 
 impl CallKind {
     /// How many kinds there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// The kind of `want`.
     #[must_use]
@@ -99,6 +103,7 @@ impl CallKind {
             Want::Fence { .. } => Self::Fence,
             Want::Poll { .. } => Self::Poll,
             Want::Wait { .. } => Self::Wait,
+            Want::Order { .. } => Self::Order,
         }
     }
 }
@@ -128,6 +133,8 @@ pub struct Calls {
     pub poll: u64,
     /// Waits.
     pub wait: u64,
+    /// Orders: streams made to wait for a fence of another.
+    pub order: u64,
     /// Calls of any kind that were refused.
     pub refused: u64,
 }
@@ -155,6 +162,7 @@ impl Calls {
             Want::Fence { .. } => self.fence += 1,
             Want::Poll { .. } => self.poll += 1,
             Want::Wait { .. } => self.wait += 1,
+            Want::Order { .. } => self.order += 1,
         }
     }
 
@@ -171,11 +179,11 @@ impl Calls {
     }
 }
 
-/// Whether the call may wait, for the driver or for work of the device (invariant **D3**). A fence
-/// or a poll never waits.
+/// Whether the call may wait, for the driver or for work of the device (invariant **D3**). A fence,
+/// a poll or an order never waits.
 #[must_use]
 pub const fn may_block(want: &Want) -> bool {
-    !matches!(want, Want::Fence { .. } | Want::Poll { .. })
+    !matches!(want, Want::Fence { .. } | Want::Poll { .. } | Want::Order { .. })
 }
 
 /// Whether `answer` is one that `want` can get. A refusal fits every want.
@@ -188,6 +196,7 @@ pub const fn fits(want: &Want, answer: &Answer) -> bool {
         Answer::Released => matches!(want, Want::Release { .. } | Want::ReleaseRange { .. }),
         Answer::Mapped => matches!(want, Want::Map { .. }),
         Answer::Unmapped => matches!(want, Want::Unmap { .. }),
+        Answer::Ordered => matches!(want, Want::Order { .. }),
         Answer::Fenced => matches!(want, Want::Fence { .. }),
         Answer::Passed { .. } => matches!(want, Want::Poll { .. } | Want::Wait { .. }),
     }

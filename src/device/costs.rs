@@ -63,7 +63,7 @@ pub struct CostModel {
     pub unmap: Price,
     /// `cuMemRelease`, one handle.
     pub release: Price,
-    /// Recording or asking for an event.
+    /// Recording an event, asking for it, or ordering a stream behind it.
     pub event: Price,
     /// Waiting for a stream or the device, besides the work that is outstanding.
     pub synchronise: Price,

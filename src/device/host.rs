@@ -175,6 +175,10 @@ impl Device for HostDevice {
                 Answer::Passed { through: self.recorded(stream).min(newest) }
             }
             Want::Wait { stream, serial } => self.wait(stream, serial),
+            Want::Order { after, serial, .. } => match self.wait(after, serial) {
+                Answer::Passed { .. } => Answer::Ordered,
+                refused => refused,
+            },
         };
         self.calls.count(&want, &answer);
         answer

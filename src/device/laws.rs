@@ -1,5 +1,5 @@
 //! Laws: what holds on every device, as checks that any device can be put through (invariants
-//! **D1** to **D3**).
+//! **D1** to **D3**, and **D5**).
 //!
 //! Asked by tests, and by whoever writes a new device. Never knows which device it has: all it
 //! learns, it learns through the contract, so a device that lies about one thing is caught by
@@ -48,7 +48,7 @@ impl Subject for super::sim::SimDevice {
 pub type Law = (&'static str, fn(&mut Bench<'_>) -> Result<(), String>);
 
 /// All laws. Each gets a device of its own.
-pub const LAWS: [Law; 7] = [
+pub const LAWS: [Law; 8] = [
     ("D1: segments are aligned and disjoint", segments_are_aligned_and_disjoint),
     ("D1: address ranges are disjoint from segments", ranges_are_disjoint_from_segments),
     ("a refusal leaves nothing behind", a_refusal_leaves_nothing_behind),
@@ -56,6 +56,7 @@ pub const LAWS: [Law; 7] = [
     ("D2: fences pass in order, none before it is recorded", fences_pass_in_order),
     ("D2: a fence passes only after earlier work", a_fence_passes_only_after_earlier_work),
     ("D3: a fence and a poll do not wait", a_fence_and_a_poll_do_not_wait),
+    ("D5: an ordered stream waits for the fence", an_ordered_stream_waits_for_the_fence),
 ];
 
 /// Puts fresh devices through all laws.
@@ -388,6 +389,25 @@ fn a_fence_and_a_poll_do_not_wait(bench: &mut Bench<'_>) -> Result<(), String> {
         }
     }
     bench.device.idle(stream);
+    bench.must(Want::Release { base, bytes }).map(|_| ())
+}
+
+fn an_ordered_stream_waits_for_the_fence(bench: &mut Bench<'_>) -> Result<(), String> {
+    let (first, second, bytes) = (StreamId(5), StreamId(6), bench.device.granularity());
+    let Some(base) = bench.grant(Want::Reserve { bytes })? else {
+        return Err("no memory for one granule".to_string());
+    };
+    let held = bench.device.busy(first, base, bytes);
+    bench.fence(first, 1)?;
+    bench.must(Want::Order { waiter: second, after: first, serial: Serial(1) })?;
+    bench.fence(second, 1)?;
+    if held && bench.poll(second, 1)? != 0 {
+        return Err("a stream went on before the fence that it was ordered behind".to_string());
+    }
+    bench.device.idle(first);
+    if bench.wait(second, 1)? != 1 {
+        return Err("a stream that was ordered behind a fence never went on".to_string());
+    }
     bench.must(Want::Release { base, bytes }).map(|_| ())
 }
 

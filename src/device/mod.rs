@@ -10,6 +10,7 @@
 //! - **D2**: a fence passes only after all earlier work on its stream.
 //! - **D3**: only the calls that [`contract::may_block`] names may wait; a fence or a poll costs
 //!   the same however busy the stream is.
+//! - **D5**: what is launched on a stream after it was ordered behind a fence runs only after it.
 
 pub mod contract;
 pub mod costs;

@@ -204,6 +204,7 @@ impl Device for RecordedDevice {
             }
             Want::ReleaseRange { .. } => Answer::Released,
             Want::Fence { .. } => Answer::Fenced,
+            Want::Order { .. } => Answer::Ordered,
             Want::Poll { stream, .. } => {
                 Answer::Passed { through: self.passed.get(&stream).copied().unwrap_or_default() }
             }

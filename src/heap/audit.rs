@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::climb::{Job, Phase};
+use super::climb::{Errand, Job, Phase};
 use super::reclaim::Eviction;
 use super::state::Heap;
 use crate::policy::LimitCheck;
@@ -204,7 +204,8 @@ impl Heap {
         check(waits_for_a_capture && self.deferred.iter().all(deferred), "E1", || {
             format!("deferred {:?} with {} captures underway", self.deferred, self.captures)
         })?;
-        let at_it = self.errands.iter().filter(|e| matches!(e.phase, Phase::Recording(..))).count();
+        let records = |e: &&Errand| matches!(e.phase, Phase::Recording(..) | Phase::Fencing { .. });
+        let at_it = self.errands.iter().filter(records).count();
         check(self.fences.recordings() == at_it, "E1", || {
             format!("{at_it} errands record a fence, {} streams say so", self.fences.recordings())
         })?;
@@ -243,5 +244,6 @@ fn is_flight(phase: &Phase) -> bool {
         Phase::Enter | Phase::Asked(_) => false,
         Phase::Recording(..) | Phase::Reserving | Phase::Ranging(_) => true,
         Phase::Mapping(_) | Phase::Evicting(_) => true,
+        Phase::Fencing { .. } | Phase::Ordering(_) => true,
     }
 }

@@ -1,11 +1,13 @@
-//! Capture: what waits while a stream records its work into a graph, and the limit that changes at run time.
+//! Capture: what waits while a stream records its work into a graph, and the limit that changes at
+//! run time.
 //!
-//! A graph under construction must not see a fence, a poll, a wait or memory that goes away: CUDA invalidates a
-//! capture for each of them. So while any capture is underway most rungs are closed, a trim gives nothing, and a
-//! free that needs fences is deferred: its block stays draining and keeps its uses (**E1**). Growth stays open.
+//! A graph under construction must not see a fence, a poll, a wait or memory that goes away: CUDA
+//! invalidates a capture for each of them. So while any capture is underway most rungs are closed,
+//! a trim gives nothing, and a free that needs fences is deferred: its block stays draining and
+//! keeps its uses (**E1**). Growth stays open.
 //!
-//! Asked by the heap's entry, by climbs and by frees. Never knows which stream captures: the driver's rule is about
-//! all of them.
+//! Asked by the heap's entry, by climbs and by frees. Never knows which stream captures: the
+//! driver's rule is about all of them.
 
 use alloc::vec::Vec;
 
@@ -17,7 +19,8 @@ use crate::vocab::{Fault, Output, Rung, StreamId, Ticket};
 pub(super) const fn capture_allows(rung: Rung) -> bool {
     match rung {
         Rung::Search | Rung::SearchAgain | Rung::Grow | Rung::BorrowClass => true,
-        Rung::Poll | Rung::Wait | Rung::Regrow => false,
+        // An order behind work outside of the graph would be such a wait.
+        Rung::Poll | Rung::Wait | Rung::Regrow | Rung::Borrow => false,
         Rung::Collect | Rung::EvictSome | Rung::EvictAll => false,
     }
 }
@@ -30,8 +33,8 @@ impl Heap {
         self.captures > 0
     }
 
-    /// A capture begins or ends. Either end of capturing opens something for climbs underway: rungs, or the first
-    /// growth to those that its beginning cut off from their last.
+    /// A capture begins or ends. Either end of capturing opens something for climbs underway:
+    /// rungs, or the first growth to those that its beginning cut off from their last.
     pub(super) fn capture(&mut self, ticket: Ticket, begins: bool) -> Output {
         if begins {
             if !self.capturing() {
@@ -59,10 +62,10 @@ impl Heap {
     pub(super) fn limit_to(&mut self, limit: Option<u64>) -> Output {
         self.limit = limit;
         self.excused = self.reserved + self.growing;
-        // What is held above the limit may still serve a request that it would not let grow.
-        let cap = limit.map(|limit| limit.max(self.excused));
-        self.most = self.policy.most(cap.into_iter().chain(self.total).min());
         self.collects = self.policy.collect_threshold > 0.0 && limit.is_some();
+        // What is cached above the limit can still be had.
+        let above = limit.map(|limit| limit.max(self.excused));
+        self.most = self.policy.most(above, self.total);
         self.open();
         Output::Quiet
     }

@@ -68,6 +68,10 @@ pub(super) enum Phase {
     Ranging(u64),
     /// Memory was asked for under the block in this slot.
     Mapping(u32),
+    /// A fence is being recorded behind which the block in this slot is to be borrowed.
+    Fencing { slot: u32, owner: StreamId, serial: Serial },
+    /// The borrower's stream is being ordered behind a fence of its owner's.
+    Ordering(u32),
     /// Memory is being given back.
     Evicting(Eviction),
 }
@@ -87,6 +91,8 @@ pub(super) struct Errand {
     pub landings: u64,
     /// Openings seen when the climb began, and its own since.
     pub openings: u64,
+    /// The device refused what borrowing takes: it is not asked for again.
+    pub keeps_to_itself: bool,
 }
 
 impl Errand {
@@ -101,6 +107,7 @@ impl Errand {
             bytes: 0,
             landings: 0,
             openings: 0,
+            keeps_to_itself: false,
         }
     }
 
@@ -123,6 +130,8 @@ impl Errand {
 /// What one turn on a rung came to.
 pub(super) enum Step {
     Served(u32),
+    /// With a block of another stream's lists; whether an order was needed.
+    Lent(u32, bool),
     Want(Want),
     Next(RungOutcome),
     /// An eviction that released too little: growing at once would be vain.
@@ -236,6 +245,13 @@ impl Heap {
                     self.helped[rung as usize] += 1;
                     return self.hand_out(errand.ticket, request.bytes, request.size, slot, sink);
                 }
+                Step::Lent(slot, waited) => {
+                    let Job::Alloc(request) = errand.job else {
+                        unreachable!("only requests are served")
+                    };
+                    self.helped[rung as usize] += 1;
+                    return self.lend(errand.ticket, &request, slot, waited, sink);
+                }
                 Step::Next(outcome) => {
                     self.note(rung, outcome);
                     errand.rise(rung, outcome);
@@ -280,6 +296,7 @@ impl Heap {
             Rung::Search | Rung::SearchAgain => self.search_rung(errand, None),
             Rung::BorrowClass => self.search_rung(errand, Some(Class::Large)),
             Rung::Grow => self.grow(errand, answer, sink),
+            Rung::Borrow => self.borrow(errand, answer, sink),
             Rung::Regrow => {
                 let enters = matches!(errand.phase, Phase::Enter);
                 let step = self.grow(errand, answer, sink);
@@ -416,3 +433,6 @@ impl Heap {
 // did so as well, two requests that both cannot be served would send each other back for ever. The
 // one thing that a refusal frees is its share of the limit; an errand that only such shares hold
 // back is parked on its rung and goes on from there.
+//
+// Two openings come from outside: a capture that begins or ends, and a limit that is set. Both may
+// have cut a climb off from a rung that would have served it.

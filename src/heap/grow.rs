@@ -237,7 +237,8 @@ impl Heap {
             pool: request.pool,
         });
         self.blocks[slot].state = State::Free;
-        self.merge_free(slot);
+        self.blocks[slot].freed_after = 0;
+        self.merge_idle(slot);
         self.open();
         errand.openings += 1;
         if self.blocks[slot].size >= request.size {

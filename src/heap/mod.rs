@@ -8,6 +8,7 @@
 //! | `state` | the state and its small helpers |
 //! | `serve` | from a request to a block: search, split, hand out |
 //! | `climb` | the ladder: what is tried, in order, when the search fails |
+//! | `borrow` | taking what is cached for another stream, behind its fence |
 //! | `grow` | asking the driver for segments and pages |
 //! | `retire` | from a free to a free block: fences, merging |
 //! | `reclaim` | giving memory back |
@@ -16,6 +17,7 @@
 //! | `seed` | starting from a known layout; `view`: looking; `audit`: proving |
 
 mod audit;
+mod borrow;
 mod capture;
 mod climb;
 mod grow;
@@ -29,6 +31,8 @@ mod view;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_borrow;
 #[cfg(test)]
 mod tests_capture;
 

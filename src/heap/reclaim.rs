@@ -216,8 +216,8 @@ impl Heap {
         (0..self.pools.len() as u32).map(PoolId).collect()
     }
 
-    /// The smallest idle segment or run of pages that has `bytes`; where there is none the largest, and so on with
-    /// what is then missing.
+    /// The smallest idle segment or run of pages that has `bytes`; where there is none the largest,
+    /// and so on with what is then missing.
     fn plan_at_least(&self, mut bytes: u64) -> Eviction {
         let mut eviction = Eviction::default();
         let idle = self.plan_pools(&self.every_pool());
@@ -234,7 +234,8 @@ impl Heap {
         eviction
     }
 
-    /// What the driver would get back of this free block: all of a whole segment, or the whole pages inside.
+    /// What the driver would get back of this free block: all of a whole segment, or the whole
+    /// pages inside.
     pub(super) fn idle_bytes(&self, slot: u32) -> u64 {
         let block = &self.blocks[slot];
         if !block.paged {
@@ -402,7 +403,7 @@ impl Heap {
             return;
         }
         self.blocks[slot].state = State::Free;
-        self.merge_free(slot);
+        self.merge_idle(slot);
         self.shelve(slot);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::climb::{Errand, Job, Phase};
 use super::state::Heap;
-use crate::store::{Block, State};
+use crate::store::{Block, NONE, State};
 use crate::vocab::{
     Address, Answer, BlockId, Change, Fault, Observe, Output, PoolId, Serial, StreamId, Ticket,
     Want,
@@ -43,7 +43,8 @@ impl Heap {
             return Output::Refused { fault: Fault::UnknownBlock };
         }
         let block = &mut self.blocks[id.index];
-        if self.lists[block.lists as usize].stream != stream {
+        let own = self.lists[block.lists as usize].stream == stream;
+        if !own || (block.used && self.fences.is_lent(id.index)) {
             block.used = true;
             self.fences.note_use(id.index, stream);
         }
@@ -64,7 +65,8 @@ impl Heap {
         Output::Quiet
     }
 
-    /// The block waits for a fence on each stream that used it; during a capture, for its end first.
+    /// The block waits for a fence on each stream that used it; during a capture, for its end
+    /// first.
     #[cold]
     fn drain(&mut self, slot: u32) -> Output {
         let block = &mut self.blocks[slot];
@@ -91,8 +93,9 @@ impl Heap {
         streams
     }
 
-    /// Asks for a fence on the next stream that needs one. A stream on which another errand is recording is left to
-    /// that one, so that fences are recorded in the order of their serials; what a capture interrupts, to its end.
+    /// Asks for a fence on the next stream that needs one. A stream on which another errand is
+    /// recording is left to that one, so that fences are recorded in the order of their serials;
+    /// what a capture interrupts, to its end.
     pub(super) fn next_fence(&mut self, mut errand: Errand) -> Output {
         while !self.capturing()
             && let Job::Fence { streams } = &mut errand.job
@@ -114,9 +117,24 @@ impl Heap {
     /// another errand is at it.
     pub(super) fn record(&mut self, stream: StreamId, errand: &mut Errand) -> Option<Want> {
         let serial = self.fences.begin(stream)?;
-        self.in_flight += 1;
+        self.begun(stream, serial);
         errand.phase = Phase::Recording(stream, serial);
         Some(Want::Fence { stream, serial })
+    }
+
+    /// The device is being asked to record a fence. What is freed from now on may be used by work
+    /// behind it.
+    pub(super) fn begun(&mut self, stream: StreamId, serial: Serial) {
+        self.in_flight += 1;
+        if !self.borrows {
+            return;
+        }
+        for by_stream in self.pools.iter().flat_map(|pool| &pool.by_class) {
+            let lists = by_stream.get(stream.0 as usize).copied();
+            if let Some(lists) = lists.filter(|&lists| lists != NONE) {
+                self.lists[lists as usize].newest = serial.0;
+            }
+        }
     }
 
     /// A fence was recorded, or not.
@@ -179,6 +197,11 @@ impl Heap {
             requested: block.requested,
             class,
         });
+        if self.borrows {
+            // No neighbour was freed after a later fence, so this holds for the whole.
+            let lists = self.blocks[slot].lists;
+            self.blocks[slot].freed_after = self.lists[lists as usize].newest;
+        }
         let (gone, joined) = self.merge_free(slot);
         let block = &self.blocks[slot];
         if !paged {
@@ -210,6 +233,16 @@ impl Heap {
             self.absorb_next(slot);
         }
         (gone, bytes)
+    }
+
+    /// The same for a block that was free before: the whole was freed when the last of its parts
+    /// was.
+    pub(super) fn merge_idle(&mut self, slot: u32) -> (i64, u64) {
+        let Block { prev, next, freed_after, .. } = self.blocks[slot];
+        let free = |slot: u32| self.blocks.get(slot).filter(|block| block.state == State::Free);
+        let beside = [prev, next].into_iter().filter_map(free).map(|block| block.freed_after);
+        self.blocks[slot].freed_after = beside.fold(freed_after, u64::max);
+        self.merge_free(slot)
     }
 
     /// The size of the block in this slot if there is one and it is free. [`NONE`](crate::store::NONE) is no slot.

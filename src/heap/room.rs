@@ -1,11 +1,16 @@
 //! Room: the largest request that would be served now, without waiting for pending frees.
 //!
-//! Asked by shells that must say how much is left, or which parked request to try. It changes nothing: what emptying
-//! the cache would leave is worked out on the layout as it would be. Exact where the device holds nothing back.
+//! Asked by shells that must say how much is left, or which parked request to try. It changes
+//! nothing: what emptying the cache would leave is worked out on the layout as it would be.
 //!
-//! A page-mapped request goes to the lowest run of free blocks and gaps that can hold it, whether or not there is
-//! memory to fill its gaps. So a larger request may be served where a smaller one fails, and each run is asked
-//! only for the sizes that no lower run would take.
+//! Exact where the device holds nothing back. While more is held than a limit that was lowered
+//! allows it may name too much in two cases: a pool that gives nothing (PyTorch's private ones) with
+//! a split limit, where how much is released depends on the request; and a block to borrow that a
+//! collection by age would give back first.
+//!
+//! A page-mapped request goes to the lowest run of free blocks and gaps that can hold it, whether
+//! or not there is memory to fill its gaps. So a larger request may be served where a smaller one
+//! fails, and each run is asked only for the sizes that no lower run would take.
 
 use alloc::vec::Vec;
 
@@ -39,12 +44,16 @@ struct Side {
 }
 
 impl Heap {
-    /// The largest rounded request that would be served now, in bytes, if pending frees stayed pending: from the
-    /// cache, or by growing once everything idle has been given back. 0: none. O(blocks).
+    /// The largest rounded request that would be served now, in bytes, if pending frees stayed
+    /// pending: from the cache, or by growing once everything idle has been given back. 0: none.
+    /// O(blocks).
     #[must_use]
     pub fn largest_possible(&self, stream: StreamId, pool: PoolId) -> u64 {
         let small = self.policy.small_limit;
-        let sides = [(Class::Large, (small, MAX_BLOCK)), (Class::Small, (0, small))];
+        let sides = [
+            (Class::Large, (small, MAX_BLOCK.min(self.most))),
+            (Class::Small, (0, small.min(self.most))),
+        ];
         let found = sides.into_iter().find_map(|(class, sizes)| {
             let side = Side { pool, class, stream, sizes };
             self.largest_cached(side).max(self.largest_grown(side))
@@ -66,6 +75,7 @@ impl Heap {
             let at = &self.lists[lists as usize];
             let open = match (at.class == side.class, at.stream == side.stream) {
                 (true, true) => true,
+                (true, false) => self.borrows && self.climbs(Rung::Borrow),
                 (false, true) => at.class == Class::Large && self.climbs(Rung::BorrowClass),
                 _ => false,
             };
@@ -93,13 +103,32 @@ impl Heap {
         if !self.climbs(Rung::EvictAll) || !self.climbs(Rung::Regrow) {
             return grown;
         }
-        let idle: u64 =
-            self.plan_pools(&self.every_pool()).iter().map(|id| self.idle_bytes(id.index)).sum();
+        let everything = self.plan_pools(&self.every_pool());
+        let idle: u64 = everything.iter().map(|id| self.idle_bytes(id.index)).sum();
+        let idle = idle + self.oversize_withheld(side);
         // Over the limit, what goes back makes room only below it.
         let over = self.limit.map_or(0, |limit| held.saturating_sub(limit));
         let limit = now.limit.saturating_add(idle).saturating_sub(over);
         let emptied = Room { limit, device: now.device.saturating_add(idle), emptied: true };
         grown.max(self.grown_within(side, emptied))
+    }
+
+    /// Idle oversize segments of a pool that gives nothing else: its own requests have them
+    /// released all the same.
+    fn oversize_withheld(&self, side: Side) -> u64 {
+        let lists = self.known_lists(side).filter(|_| !self.gives(side.pool));
+        let open = self.climbs(Rung::EvictSome) && self.policy.max_split != u64::MAX;
+        lists.filter(|_| open).map_or(0, |lists| {
+            let large = self.lists[lists as usize].bins.iter().rev();
+            let large = large.take_while(|key| key.bytes() >= self.policy.max_split);
+            let whole = large.filter(|key| !self.blocks[key.slot()].paged);
+            whole.map(|key| self.idle_bytes(key.slot())).sum()
+        })
+    }
+
+    fn known_lists(&self, side: Side) -> Option<u32> {
+        let sides = &self.pools.get(side.pool.0 as usize)?.by_class[side.class as usize];
+        sides.get(side.stream.0 as usize).copied().filter(|&lists| lists != NONE)
     }
 
     fn grown_within(&self, side: Side, room: Room) -> Option<u64> {
@@ -125,12 +154,10 @@ impl Heap {
         best.max(within(lower, most.min(pages / page * page)))
     }
 
-    /// The runs with a gap, from the lowest, as they are or as they would be once everything idle is gone.
+    /// The runs with a gap, from the lowest, as they are or as they would be once everything idle
+    /// is gone.
     fn runs(&self, side: Side, emptied: bool) -> Vec<Run> {
-        let known = self.pools.get(side.pool.0 as usize);
-        let lists = known.and_then(|pool| {
-            pool.by_class[side.class as usize].get(side.stream.0 as usize).copied()
-        });
+        let lists = self.known_lists(side);
         let ours = |segment: &&Segment| segment.is_paged() && Some(segment.lists) == lists;
         let mut segments: Vec<&Segment> =
             self.segments.iter().map(|(_, segment)| segment).filter(ours).collect();
@@ -167,7 +194,8 @@ impl Heap {
     }
 }
 
-/// How much from the start of a run would be free, once so much memory is under its gaps, in whole pages.
+/// How much from the start of a run would be free, once so much memory is under its gaps, in whole
+/// pages.
 fn filled(run: &Run, mut room: u64, page: u64) -> u64 {
     let mut bytes = 0;
     for &(gap, size) in run {

@@ -19,6 +19,8 @@ pub(super) struct Lists {
     pub class: Class,
     pub stream: StreamId,
     pub bins: Bins,
+    /// The newest fence of the stream that was begun, where the policy lets other streams borrow.
+    pub newest: u64,
     /// Address space without memory, by address.
     pub unmapped: BTreeSet<(u64, u32)>,
 }
@@ -69,6 +71,8 @@ pub struct Heap {
     pub(super) next_order: u32,
     /// The policy collects by age.
     pub(super) collects: bool,
+    /// Other streams may borrow: blocks say which fences stand behind their use.
+    pub(super) borrows: bool,
     /// The ladder's second rung is the search: with nothing to poll for, a request begins there.
     pub(super) searches_first: bool,
 }
@@ -79,8 +83,9 @@ impl Heap {
     pub fn new(policy: Policy, total: Option<u64>) -> Self {
         Self {
             limit: policy.limit(total),
-            most: policy.most(policy.limit(total).into_iter().chain(total).min()),
+            most: policy.most(policy.limit(total), total),
             collects: policy.collects() && total.is_some(),
+            borrows: policy.borrow,
             searches_first: policy.ladder.rung(1) == Some(Rung::Search),
             policy,
             total,
@@ -121,14 +126,15 @@ impl Heap {
         self.reserved
     }
 
-    /// How often something that was in flight has landed: a parked request may be retried when this has risen.
+    /// How often something that was in flight has landed: a parked request may be retried when this
+    /// has risen.
     #[must_use]
     pub const fn landings(&self) -> u64 {
         self.landings
     }
 
-    /// How often something was left for other requests to take: when this has not risen, a request that failed
-    /// would fail again unless something was freed.
+    /// How often something was left for other requests to take: when this has not risen, a request
+    /// that failed would fail again unless something was freed.
     #[must_use]
     pub const fn openings(&self) -> u64 {
         self.openings
@@ -182,6 +188,7 @@ impl Heap {
             class,
             stream,
             bins: Bins::default(),
+            newest: self.fences.begun(stream).0,
             unmapped: BTreeSet::new(),
         });
         self.pool_mut(pool);
@@ -328,6 +335,7 @@ impl Heap {
             requested: 0,
             ticket: 0,
             idle_since: 0,
+            freed_after: 0,
             tie_base,
             prev: NONE,
             next: NONE,

@@ -82,7 +82,8 @@ fn grown_after_poll(heap: &mut Heap, ticket: u64, mib: u64) -> BlockId {
     block(answer(heap, ticket, Answer::Granted { base }))
 }
 
-/// The cache was emptied for a request and a capture began before it could grow: it grows all the same.
+/// The cache was emptied for a request and a capture began before it could grow: it grows all the
+/// same.
 #[test]
 fn a_climb_that_a_capture_interrupts_begins_again() {
     let mut heap = native(100);
@@ -114,7 +115,7 @@ fn a_capture_stops_an_eviction_and_a_wait() {
     let mut heap = native(100);
     let pending = used(&mut heap, 1, 20);
     let idle = [2, 3].map(|ticket| grown(&mut heap, ticket, 20));
-    let _ = idle.map(|block| free(&mut heap, block));
+    idle.into_iter().for_each(|block| drop(free(&mut heap, block)));
     want(free(&mut heap, pending));
     answer(&mut heap, 1, Answer::Fenced);
     for mib in [0, 20] {
@@ -139,7 +140,7 @@ fn a_trim_of_so_much_takes_the_smallest_piece_that_does_and_else_the_largest() {
     {
         let mut heap = native(100);
         let idle = [(1, 20), (2, 40), (3, 30)].map(|(ticket, mib)| grown(&mut heap, ticket, mib));
-        let _ = idle.map(|block| free(&mut heap, block));
+        idle.into_iter().for_each(|block| drop(free(&mut heap, block)));
         let mut output = trim(&mut heap, 9, wanted);
         let gone = gone.into_iter().flatten();
         let total: u64 = gone.clone().sum();

@@ -207,6 +207,7 @@ pub fn policies() -> Vec<(&'static str, Policy, u64)> {
         let ours = Policy {
             ladder: presets::blockyard().ladder,
             evict_private: true,
+            borrow: true,
             refuse_impossible: true,
             one_division_counts: true,
             limit_check: presets::blockyard().limit_check,
@@ -324,7 +325,10 @@ fn nonsense(policy: &Policy, arena: Arena, bytes: &[u8], unit: u64) {
             },
             4 | 5 => Input::Free { block },
             6 => Input::Use { block, stream },
+            7 if b > 127 => Input::Trim { ticket, target: Target::AtLeast(u64::from(a) * unit) },
             7 => Input::Trim { ticket, target: Target::All },
+            8 if b > 127 => Input::Capture { ticket, begins: b & 1 == 0 },
+            8 if b > 95 => Input::Limit { bytes: (a < 128).then(|| u64::from(a) * unit) },
             8 => Input::Retire { pool: PoolId(a & 1) },
             9 => Input::Retry { ticket: parked.pop().unwrap_or(ticket) },
             10 => Input::Answer { ticket, answer: Answer::Mapped },
@@ -352,7 +356,7 @@ fn nonsense(policy: &Policy, arena: Arena, bytes: &[u8], unit: u64) {
 
 /// An answer to another question.
 fn wrong(want: &Want, rng: &mut Rng) -> Answer {
-    let all = [Answer::Mapped, Answer::Unmapped, Answer::Released, Answer::Fenced];
+    let all = [Answer::Mapped, Answer::Unmapped, Answer::Released, Answer::Fenced, Answer::Ordered];
     let unfit: Vec<Answer> = all.into_iter().filter(|answer| !fits(want, answer)).collect();
     rng.pick(&unfit).copied().unwrap_or(Answer::Refused(Fault::WrongAnswer))
 }

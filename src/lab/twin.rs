@@ -102,6 +102,8 @@ struct Block {
     ticket: Ticket,
     requested: u64,
     uses: Vec<StreamId>,
+    /// Handed out to another stream than its home's.
+    lent: bool,
     /// Searches of its side of the pool before it became free.
     born: u64,
 }
@@ -183,7 +185,10 @@ impl Twin {
         }
         let address = self.climb(bytes, stream, pool);
         match address {
-            Some((address, rounded)) => self.hand_out(address, rounded, ticket, bytes),
+            Some((address, rounded)) => {
+                self.hand_out(address, rounded, ticket, bytes);
+                self.note_loan(ticket, stream);
+            }
             None => self.figures.ooms += 1,
         }
         address.map(|(address, _)| Address(address))
@@ -191,7 +196,7 @@ impl Twin {
 
     /// Climbs the policy's ladder: the free block found, and how many bytes of it are wanted.
     fn climb(&mut self, bytes: u64, stream: StreamId, pool: PoolId) -> Option<(u64, u64)> {
-        if bytes > self.policy.most(self.limit.into_iter().chain(self.capacity).min()) {
+        if bytes > self.policy.most(self.limit, self.capacity) {
             return None;
         }
         let rounded = size::round(&self.policy, bytes);
@@ -206,6 +211,7 @@ impl Twin {
                 Rung::Collect => self.collect(),
                 Rung::Grow if evicted_enough => self.grow(home, rounded),
                 Rung::Grow => None,
+                Rung::Borrow => self.borrow(home, rounded),
                 Rung::EvictSome => {
                     evicted_enough = self.evict_some(home, rounded);
                     None
@@ -228,10 +234,20 @@ impl Twin {
         None
     }
 
+    /// A block of another stream's counts as used by the one that got it.
+    fn note_loan(&mut self, ticket: Ticket, stream: StreamId) {
+        if let Some(index) = self.live(ticket)
+            && self.home(&self.blocks[index]).stream != stream
+        {
+            self.blocks[index].lent = true;
+            self.blocks[index].uses.push(stream);
+        }
+    }
+
     /// `stream` uses the request's block besides its own stream.
     pub fn use_on(&mut self, ticket: Ticket, stream: StreamId) {
         if let Some(index) = self.live(ticket)
-            && self.home(&self.blocks[index]).stream != stream
+            && (self.blocks[index].lent || self.home(&self.blocks[index]).stream != stream)
             && !self.blocks[index].uses.contains(&stream)
         {
             self.blocks[index].uses.push(stream);
@@ -244,6 +260,7 @@ impl Twin {
         let block = &mut self.blocks[index];
         self.figures.allocated -= block.bytes;
         block.state = BlockState::AwaitingFree;
+        block.lent = false;
         let (address, uses) = (block.address, core::mem::take(&mut block.uses));
         if uses.is_empty() {
             self.complete(address);
@@ -324,6 +341,25 @@ impl Twin {
             }
         }
         fit::accepts(&self.policy, best.bytes, rounded).then_some(best.address)
+    }
+
+    /// The best free block of another stream's that fits; what its streams do is not modelled.
+    fn borrow(&self, home: Home, rounded: u64) -> Option<u64> {
+        let mut streams: Vec<_> = self.segments.iter().map(|segment| segment.home).collect();
+        streams.retain(|other| (other.pool, other.class) == (home.pool, home.class));
+        streams.retain(|other| other.stream != home.stream && self.policy.borrow);
+        let best = |other: Home| self.free_in(other).into_iter().find(|b| b.bytes >= rounded);
+        let found = streams.into_iter().filter_map(best);
+        let accepted = found.filter(|block| fit::accepts(&self.policy, block.bytes, rounded));
+        let first = |block: &&Block| (block.bytes, self.order(block), block.address);
+        accepted.min_by_key(first).map(|block| block.address)
+    }
+
+    fn order(&self, block: &Block) -> u64 {
+        match self.policy.order {
+            Order::SegmentThenAddress => self.segment(block.segment).order,
+            Order::Address => 0,
+        }
     }
 
     /// A block's size with the unmapped space behind it.
@@ -443,13 +479,7 @@ impl Twin {
     fn free_in(&self, home: Home) -> Vec<&Block> {
         let free = |block: &&Block| block.state == BlockState::Free && self.home(block) == home;
         let mut found: Vec<_> = self.blocks.iter().filter(free).collect();
-        found.sort_by_key(|block| {
-            let order = match self.policy.order {
-                Order::SegmentThenAddress => self.segment(block.segment).order,
-                Order::Address => 0,
-            };
-            (block.bytes, order, block.address)
-        });
+        found.sort_by_key(|block| (block.bytes, self.order(block), block.address));
         found
     }
 

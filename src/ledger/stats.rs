@@ -189,6 +189,10 @@ pub struct Counters {
     pub ooms: u64,
     /// All pending frees were waited for (`num_sync_all_streams`).
     pub sync_all_streams: u64,
+    /// Requests served with a block of another stream (`num_borrows`).
+    pub borrows: u64,
+    /// Streams ordered behind a fence of another for that (`num_waits_inserted`).
+    pub waits_inserted: u64,
     /// Segments obtained and map operations (`num_device_alloc`).
     pub device_alloc: u64,
     /// Segments returned and unmap operations (`num_device_free`).
@@ -337,8 +341,8 @@ impl Stats {
     }
 
     /// Every key of `torch.cuda.memory_stats()` with its value, sorted by key; ours are
-    /// `num_pages_mapped` and
-    /// `num_pages_unmapped`. No split limit is -1, as PyTorch shows it.
+    /// `num_borrows`, `num_waits_inserted`, `num_pages_mapped` and `num_pages_unmapped`. No split
+    /// limit is -1, as PyTorch shows it.
     #[must_use]
     pub fn flat(&self) -> Vec<(String, i64)> {
         let mut rows = Vec::with_capacity(METRICS * 12 + 16);
@@ -353,12 +357,14 @@ impl Stats {
         for (key, value) in [
             ("max_split_size", self.max_split_size),
             ("num_alloc_retries", counters.alloc_retries),
+            ("num_borrows", counters.borrows),
             ("num_device_alloc", counters.device_alloc),
             ("num_device_free", counters.device_free),
             ("num_ooms", counters.ooms),
             ("num_pages_mapped", counters.pages_mapped),
             ("num_pages_unmapped", counters.pages_unmapped),
             ("num_sync_all_streams", counters.sync_all_streams),
+            ("num_waits_inserted", counters.waits_inserted),
         ] {
             rows.push((key.to_string(), value as i64));
         }
@@ -499,6 +505,10 @@ impl Stats {
             }
             Change::Retried => self.counters.alloc_retries += 1,
             Change::RanOut { .. } => self.counters.ooms += 1,
+            Change::Borrowed { waited, .. } => {
+                self.counters.borrows += 1;
+                self.counters.waits_inserted += u64::from(waited);
+            }
             Change::Synchronized => self.counters.sync_all_streams += 1,
             Change::Allocated { .. }
             | Change::FreeRequested { .. }

@@ -56,7 +56,7 @@ fn value(stats: &Stats, key: &str) -> i64 {
 #[test]
 fn keys_are_pytorchs_sorted_and_complete() {
     let rows = Stats::default().flat();
-    assert_eq!(rows.len(), 9 * 3 * 4 + 2 * 4 + 6 + 2);
+    assert_eq!(rows.len(), 9 * 3 * 4 + 2 * 4 + 6 + 4);
     assert!(rows.is_sorted() && rows.windows(2).all(|pair| pair[0].0 != pair[1].0));
     assert_eq!(rows[0].0, "active.all.allocated");
     assert_eq!(value(&Stats::default(), "max_split_size"), -1);

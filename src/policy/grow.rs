@@ -18,7 +18,8 @@ pub const fn segment_bytes(policy: &Policy, rounded: u64) -> u64 {
     }
 }
 
-/// The largest rounded size above `over` and at most `most` whose segment has at most `room` bytes, if any. O(1).
+/// The largest rounded size above `over` and at most `most` whose segment has at most `room` bytes,
+/// if any. O(1).
 #[must_use]
 pub fn largest_within(policy: &Policy, over: u64, most: u64, room: u64) -> Option<u64> {
     let own = (

@@ -48,17 +48,22 @@ impl Ladder {
         Rung::Regrow,
     ]);
 
-    /// Ours: once pending frees were waited for the pool is searched again before anything is given back, and
+    /// Ours: what the driver does not have is borrowed from other streams. That comes after the
+    /// first growth, because memory of one's own never makes a stream wait for another, and before
+    /// anything is given back, because a wait on the device costs less than emptying a cache. Once
+    /// pending frees were waited for the pool is searched again before anything is given back, and
     /// a small request may take a large block rather than fail.
     pub const BLOCKYARD: Self = Self::new(&[
         Rung::Poll,
         Rung::Search,
         Rung::Collect,
         Rung::Grow,
+        Rung::Borrow,
         Rung::EvictSome,
         Rung::Grow,
         Rung::Wait,
         Rung::SearchAgain,
+        Rung::Borrow,
         Rung::EvictAll,
         Rung::Regrow,
         Rung::BorrowClass,

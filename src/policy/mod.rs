@@ -84,6 +84,9 @@ pub struct Policy {
     pub ladder: Ladder,
     /// Whether evicting everything includes private pools that are still in use.
     pub evict_private: bool,
+    /// Whether a request may take a block that is cached for another stream of the same pool and
+    /// side.
+    pub borrow: bool,
     /// A request larger than the device or the limit fails at once, and the cache is kept.
     pub refuse_impossible: bool,
 }
@@ -101,9 +104,10 @@ impl Policy {
         }
     }
 
-    /// The largest request that is tried at all, in bytes, where at most `cap` may ever be reserved.
+    /// The largest request that is tried at all under this limit on a device of `total` bytes.
     #[must_use]
-    pub fn most(&self, cap: Option<u64>) -> u64 {
+    pub fn most(&self, limit: Option<u64>, total: Option<u64>) -> u64 {
+        let cap = limit.into_iter().chain(total).min();
         cap.filter(|_| self.refuse_impossible).unwrap_or(u64::MAX).min(size::IMPOSSIBLE - 1)
     }
 

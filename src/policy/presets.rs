@@ -26,6 +26,7 @@ pub fn pytorch() -> Policy {
         limit_check: LimitCheck::Segment,
         ladder: Ladder::PYTORCH,
         evict_private: false,
+        borrow: false,
         refuse_impossible: false,
     }
 }
@@ -40,10 +41,11 @@ pub fn pytorch_expandable() -> Policy {
     }
 }
 
-/// Ours: page-mapped segments of 2 MiB pages, and the known defects mended. Pending frees that were waited for
-/// are searched again; private pools release and retry; a small request takes large memory rather than
-/// fail; a request larger than the device fails without emptying the cache; one division means the next power of
-/// two; the limit counts what is really taken.
+/// Ours: page-mapped segments of 2 MiB pages, and the known defects mended. Pending frees that were
+/// waited for are searched again; private pools release and retry; memory that the driver does not
+/// have is borrowed from other streams behind their fences; a small request takes large memory
+/// rather than fail; a request larger than the device fails without emptying the cache; one
+/// division means the next power of two; the limit counts what is really taken.
 #[must_use]
 pub fn blockyard() -> Policy {
     Policy {
@@ -62,6 +64,7 @@ pub fn blockyard_native() -> Policy {
         limit_check: LimitCheck::Exact,
         ladder: Ladder::BLOCKYARD,
         evict_private: true,
+        borrow: true,
         refuse_impossible: true,
         ..pytorch()
     }

@@ -9,11 +9,11 @@
 //!
 //! | state | who may enter | what holds | who may leave |
 //! |---|---|---|---|
-//! | `Free` | freed, split off, mapped | in its bin (**F1**) | to `Live` by a search, to `Moving` by an eviction |
+//! | `Free` | freed, split off, mapped | in its bin (**F1**) | to `Live` by a search, to `Moving` by an eviction or a borrowing |
 //! | `Live` | a search or a growth | the client has its id | to `Free`, or `Draining` where streams used it |
 //! | `Draining` | a free while streams use it | a fence is outstanding (**E1**) | to `Free` when the last fence passes |
 //! | `Unmapped` | address space without memory | in the unmapped list | to `Moving` by a growth |
-//! | `Moving` | a driver call is under way for it | in no list | as the answer says |
+//! | `Moving` | a driver call is under way for it, or a stream is being ordered | in no list | as the answer says |
 //!
 //! **B3** these are the only transitions.
 
@@ -52,6 +52,9 @@ pub struct Block {
     pub ticket: u64,
     /// Searches of its pool when it was last put into its bin.
     pub idle_since: u64,
+    /// The newest fence of its stream begun when it was last freed: every later one stands behind
+    /// all of that stream's work on it. Kept where the policy lets other streams borrow.
+    pub freed_after: u64,
     /// What its address in units is added to for its tie among blocks of equal size (wrapping).
     pub tie_base: u64,
     /// The block before it in the segment (**B1**).

@@ -10,7 +10,7 @@
 //!             done   | the device knows | given to blocks; one at a time is recorded
 //! ```
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::vocab::{Serial, StreamId};
@@ -20,9 +20,27 @@ struct Line {
     newest: u64,
     recorded: u64,
     passed: u64,
+    /// The newest that the device was asked to record.
+    begun: u64,
+    /// Recorded and not known to have passed, oldest first; the oldest of very many are forgotten.
+    history: VecDeque<u64>,
     /// Somebody is recording a fence.
     recording: bool,
     waiting: VecDeque<(u64, u32)>,
+}
+
+/// Recorded fences that a stream remembers until they pass.
+const HISTORY: usize = 64;
+
+/// The earliest fence of a stream after some point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// It has passed, as far as is known.
+    Passed,
+    /// It is recorded.
+    Recorded(Serial),
+    /// There is none.
+    Unrecorded,
 }
 
 /// Pending frees of all streams.
@@ -31,6 +49,7 @@ pub struct Fences {
     lines: BTreeMap<StreamId, Line>,
     outstanding: usize,
     uses: BTreeMap<u32, Vec<StreamId>>,
+    lent: BTreeSet<u32>,
 }
 
 impl Fences {
@@ -49,8 +68,22 @@ impl Fences {
         }
     }
 
-    /// Takes the streams that use the block in this slot.
+    /// Notes that the block in this slot is lent to `stream`: its owner is one stream of many that
+    /// may use it.
+    pub fn note_loan(&mut self, block: u32, stream: StreamId) {
+        self.lent.insert(block);
+        self.note_use(block, stream);
+    }
+
+    /// Whether the block in this slot is lent.
+    #[must_use]
+    pub fn is_lent(&self, block: u32) -> bool {
+        self.lent.contains(&block)
+    }
+
+    /// Takes the streams that use the block in this slot, which is lent no longer.
     pub fn take_uses(&mut self, block: u32) -> Vec<StreamId> {
+        self.lent.remove(&block);
         self.uses.remove(&block).unwrap_or_default()
     }
 
@@ -68,8 +101,45 @@ impl Fences {
     pub fn begin(&mut self, stream: StreamId) -> Option<Serial> {
         let line = self.lines.get_mut(&stream)?;
         let begins = line.newest > line.recorded && !line.recording;
-        line.recording |= begins;
+        if begins {
+            line.recording = true;
+            line.begun = line.newest;
+        }
         begins.then_some(Serial(line.newest))
+    }
+
+    /// Begins to record a fence that nothing waits behind yet, later than all before: its serial.
+    /// `None` where somebody is recording.
+    pub fn begin_anew(&mut self, stream: StreamId) -> Option<Serial> {
+        let line = self.lines.entry(stream).or_default();
+        if line.recording {
+            return None;
+        }
+        line.newest = line.newest.max(line.begun + 1);
+        line.recording = true;
+        line.begun = line.newest;
+        Some(Serial(line.newest))
+    }
+
+    /// The newest fence of `stream` that the device was asked to record; 0: none.
+    #[must_use]
+    pub fn begun(&self, stream: StreamId) -> Serial {
+        Serial(self.lines.get(&stream).map_or(0, |line| line.begun))
+    }
+
+    /// The earliest fence of `stream` later than `serial`. What was done on the stream before any
+    /// fence was begun after `serial` stands before it.
+    #[must_use]
+    pub fn later(&self, stream: StreamId, serial: u64) -> Later {
+        let Some(line) = self.lines.get(&stream) else { return Later::Unrecorded };
+        if line.passed > serial {
+            return Later::Passed;
+        }
+        let place = line.history.partition_point(|&recorded| recorded <= serial);
+        match line.history.get(place) {
+            Some(&recorded) => Later::Recorded(Serial(recorded)),
+            None => Later::Unrecorded,
+        }
     }
 
     /// The fence was recorded, or the device refused to.
@@ -78,6 +148,10 @@ impl Fences {
         line.recording = false;
         if recorded {
             line.recorded = line.recorded.max(serial.0);
+            if line.history.len() == HISTORY {
+                line.history.pop_front();
+            }
+            line.history.push_back(serial.0);
         }
     }
 
@@ -107,6 +181,9 @@ impl Fences {
     pub fn pass(&mut self, stream: StreamId, through: Serial) -> Option<u32> {
         let line = self.lines.get_mut(&stream)?;
         line.passed = line.passed.max(through.0.min(line.recorded));
+        while line.history.front().is_some_and(|&serial| serial <= line.passed) {
+            line.history.pop_front();
+        }
         match line.waiting.front() {
             Some(&(serial, block)) if serial <= line.passed => {
                 line.waiting.pop_front();
@@ -177,5 +254,33 @@ mod tests {
         assert!(fences.is_idle() && fences.begin(stream).is_none());
         assert_eq!(fences.enqueue(stream, 12), Serial(3));
         assert_eq!(fences.pass(stream, Serial(2)), None, "an old answer passes nothing new");
+    }
+
+    #[test]
+    fn the_earliest_later_fence_is_found() {
+        let mut fences = Fences::default();
+        let stream = StreamId(1);
+        assert_eq!(fences.later(stream, 0), Later::Unrecorded);
+        for serial in 1..=3 {
+            assert_eq!(fences.begin_anew(stream), Some(Serial(serial)));
+            assert_eq!(fences.begin_anew(stream), None, "one at a time");
+            assert_eq!(fences.later(stream, serial - 1), Later::Unrecorded, "not yet");
+            fences.end(stream, Serial(serial), serial != 2);
+        }
+        assert_eq!(fences.later(stream, 0), Later::Recorded(Serial(1)), "not the newest");
+        assert_eq!(fences.later(stream, 1), Later::Recorded(Serial(3)), "2 was refused");
+        assert_eq!(fences.later(stream, 3), Later::Unrecorded);
+        assert_eq!(fences.pass(stream, Serial(1)), None);
+        assert_eq!(fences.later(stream, 0), Later::Passed);
+        assert_eq!(fences.later(stream, 1), Later::Recorded(Serial(3)));
+        for serial in 4..200 {
+            fences.begin_anew(stream);
+            fences.end(stream, Serial(serial), true);
+        }
+        assert_eq!(
+            fences.later(stream, 3),
+            Later::Recorded(Serial(136)),
+            "older ones are forgotten"
+        );
     }
 }

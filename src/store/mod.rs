@@ -11,6 +11,6 @@ pub mod slab;
 
 pub use bins::{Bins, Key};
 pub use block::{Block, NONE, State};
-pub use fences::Fences;
+pub use fences::{Fences, Later};
 pub use segment::Segment;
 pub use slab::Slab;

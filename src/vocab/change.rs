@@ -129,6 +129,14 @@ pub enum Change {
         /// Its pool.
         pool: PoolId,
     },
+    /// The block that was handed out last is cached for another stream and only lent.
+    Borrowed {
+        /// Its size.
+        bytes: u64,
+        /// The borrower's stream was ordered behind a fence of the owner's; otherwise that had
+        /// passed already.
+        waited: bool,
+    },
     /// All pending frees were waited for (`num_sync_all_streams`).
     Synchronized,
 }

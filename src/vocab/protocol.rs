@@ -43,9 +43,10 @@ pub enum Input {
         /// How much, and whose.
         target: Target,
     },
-    /// A stream begins to record its work into a graph, or has ended doing so. Captures nest. While one is
-    /// underway nothing is given back, polled or waited for, and frees that need a fence are deferred; the end
-    /// of the last one may want fences under its ticket, then it is [`Output::Quiet`].
+    /// A stream begins to record its work into a graph, or has ended doing so. Captures nest. While
+    /// one is underway nothing is given back, polled or waited for, and frees that need a fence are
+    /// deferred; the end of the last one may want fences under its ticket, then it is
+    /// [`Output::Quiet`].
     Capture {
         /// Names this request.
         ticket: Ticket,
@@ -83,8 +84,8 @@ pub enum Target {
     All,
     /// One pool only; pending frees are not waited for.
     Pool(PoolId),
-    /// So many bytes, or more where pieces are larger, in few driver calls. Pending frees are waited for only
-    /// where what is idle does not do.
+    /// So many bytes, or more where pieces are larger, in few driver calls. Pending frees are
+    /// waited for only where what is idle does not do.
     AtLeast(u64),
 }
 
@@ -205,6 +206,16 @@ pub enum Want {
         /// The newest fence the core knows of.
         newest: Serial,
     },
+    /// Have `waiter`'s later work wait for fence `serial` of `after`, which was recorded; the host
+    /// does not wait (`cudaStreamWaitEvent`). Answer: [`Answer::Ordered`].
+    Order {
+        /// The stream that is held back.
+        waiter: StreamId,
+        /// The stream of the fence.
+        after: StreamId,
+        /// The fence.
+        serial: Serial,
+    },
     /// Wait until fence `serial` of `stream` has passed. Answer: [`Answer::Passed`].
     Wait {
         /// The stream.
@@ -237,6 +248,8 @@ pub enum Answer {
     Released,
     /// The fence is recorded.
     Fenced,
+    /// The waiter's later work stands behind the fence.
+    Ordered,
     /// Every fence of the stream up to and including this one has passed.
     Passed {
         /// The newest fence known to have passed.

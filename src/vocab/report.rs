@@ -20,6 +20,8 @@ pub enum Rung {
     Collect,
     /// Ask the driver for memory.
     Grow,
+    /// Take a block that is cached for another stream, behind that stream's fence.
+    Borrow,
     /// Release just enough idle oversize blocks of the same stream.
     EvictSome,
     /// Wait for every pending free.
@@ -36,11 +38,12 @@ pub enum Rung {
 
 impl Rung {
     /// Every rung.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Poll,
         Self::Search,
         Self::Collect,
         Self::Grow,
+        Self::Borrow,
         Self::EvictSome,
         Self::Wait,
         Self::SearchAgain,
@@ -57,6 +60,7 @@ impl Rung {
             Self::Search => "search",
             Self::Collect => "collect",
             Self::Grow => "grow",
+            Self::Borrow => "borrow",
             Self::EvictSome => "evict-some",
             Self::Wait => "wait",
             Self::SearchAgain => "search-again",

@@ -6,7 +6,8 @@
 //!
 //! A stream's own order makes reuse on that stream safe: work launched later starts later. So
 //! memory may go from a stream to itself at any time; to another stream, or back to the driver,
-//! only when all *other* streams' work on it is done.
+//! only when all *other* streams' work on it is done, or the stream that gets it was ordered behind
+//! that work.
 
 use super::clock::Clock;
 use super::intervals::Intervals;
@@ -45,7 +46,9 @@ impl Judge {
 
     /// The stretch now belongs to `stream`. No other stream's unfinished work may use it.
     pub(super) fn handed_out(&mut self, stream: StreamId, start: u64, end: u64, clock: &mut Clock) {
-        self.forbid("handed out", start, end, clock, |work, _| work.stream == stream);
+        self.forbid("handed out", start, end, clock, |work, _, clock| {
+            clock.follows(stream, work.stream, work.until)
+        });
         self.owners.set(start, end, stream);
     }
 
@@ -63,7 +66,7 @@ impl Judge {
             let (from, to) = (work.start.max(start), work.end.min(end));
             owners.overlapping(from, to).all(|(_, _, owner)| owner == work.stream)
         };
-        self.forbid(verb, start, end, clock, |work, owners| match waited {
+        self.forbid(verb, start, end, clock, |work, owners, _| match waited {
             Some(waited) => work.stream == waited,
             None => owned(work, owners),
         });
@@ -92,7 +95,7 @@ impl Judge {
         start: u64,
         end: u64,
         clock: &mut Clock,
-        allowed: impl Fn(&Work, &Intervals<StreamId>) -> bool,
+        allowed: impl Fn(&Work, &Intervals<StreamId>, &Clock) -> bool,
     ) {
         if self.works.is_empty() {
             return;
@@ -101,7 +104,7 @@ impl Judge {
         let on_it = self.works.iter().filter(|work| work.start < end && start < work.end);
         for work in on_it {
             assert!(
-                allowed(work, &self.owners),
+                allowed(work, &self.owners, clock),
                 "judge: {verb} {start:#x}..{end:#x} while unfinished work of stream {} uses \
                  {:#x}..{:#x}",
                 work.stream.0,

@@ -306,6 +306,14 @@ impl SimDevice {
         Answer::Passed { through: self.clock.poll(stream, newest) }
     }
 
+    fn order(&mut self, waiter: StreamId, after: StreamId, serial: Serial) -> Answer {
+        self.nanos += self.costs.event.fixed;
+        match self.clock.order(waiter, after, serial) {
+            Ok(()) => Answer::Ordered,
+            Err(text) => Answer::Refused(self.misuse(&text)),
+        }
+    }
+
     fn wait(&mut self, stream: StreamId, serial: Serial) -> Answer {
         match self.clock.wait(stream, serial) {
             Ok(items) => {
@@ -335,6 +343,7 @@ impl Device for SimDevice {
             (None, Want::Fence { stream, serial }) => self.fence(stream, serial),
             (None, Want::Poll { stream, newest }) => self.poll(stream, newest),
             (None, Want::Wait { stream, serial }) => self.wait(stream, serial),
+            (None, Want::Order { waiter, after, serial }) => self.order(waiter, after, serial),
         };
         self.calls.count(&want, &answer);
         answer

@@ -80,7 +80,18 @@ impl Twin {
         let born = self.searches(home);
         let (ticket, requested, uses) = (Ticket(0), 0, Vec::new());
         let (segment, address) = (base, base);
-        self.blocks.push(Block { segment, address, bytes, state, ticket, requested, uses, born });
+        let lent = false;
+        self.blocks.push(Block {
+            segment,
+            address,
+            bytes,
+            state,
+            ticket,
+            requested,
+            uses,
+            lent,
+            born,
+        });
     }
 
     /// Where room can be made: from the lowest gap, or the free block before it, on through free

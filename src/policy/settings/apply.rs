@@ -121,6 +121,7 @@ fn set(policy: &mut Policy, setting: &Setting) {
         (Key::PreferUngrowable, &Value::Flag(on)) => policy.prefer_ungrowable = on,
         (Key::OneDivisionCounts, &Value::Flag(on)) => policy.one_division_counts = on,
         (Key::EvictPrivate, &Value::Flag(on)) => policy.evict_private = on,
+        (Key::Borrow, &Value::Flag(on)) => policy.borrow = on,
         _ => debug_assert!(
             matches!(setting.key.family(), super::keys::Family::Inert(_)),
             "{} has a value of another kind",
@@ -301,6 +302,7 @@ mod tests {
         let text = "small_limit:2MiB,small_segment_mb:4,large_direct_mb:12,segment_granule_mb:4,\
                     large_remainder:512KiB,tie_order:address,prefer_ungrowable:False,\
                     one_division_counts:True,limit_check:exact,ladder:blockyard,evict_private:True,\
+                    borrow:True,\
                     expandable_segments:True,small_page_mb:4,large_page_mb:8";
         let policy = over(presets::pytorch(), text).policy;
         let wanted = Policy {
@@ -315,11 +317,13 @@ mod tests {
             limit_check: LimitCheck::Exact,
             ladder: Ladder::BLOCKYARD,
             evict_private: true,
+            borrow: true,
             backing: Backing::Pages { small: 4 * MIB, large: 8 * MIB },
             ..presets::pytorch()
         };
         assert_eq!(policy, wanted);
         let back = "tie_order:segment,limit_check:segment,ladder:pytorch,evict_private:False,\
+                    borrow:False,\
                     prefer_ungrowable:True,one_division_counts:False,expandable_segments:False,\
                     small_limit:1MiB,small_segment_mb:2,large_direct_mb:10,segment_granule_mb:2,\
                     large_remainder:1MiB";

@@ -218,7 +218,7 @@ fn check(text: &str, outcome: Result<Effective, super::SettingsError>) {
     match outcome {
         Ok(effective) => {
             validate(&effective.policy).unwrap();
-            assert_eq!(effective.to_string().lines().count(), 34, "{text:?}");
+            assert_eq!(effective.to_string().lines().count(), 35, "{text:?}");
             for warning in &effective.warnings {
                 assert_eq!(warning.to_string().lines().count(), 1);
             }

@@ -76,6 +76,8 @@ pub enum Key {
     Ladder,
     /// `Policy::evict_private`.
     EvictPrivate,
+    /// `Policy::borrow`.
+    Borrow,
 }
 
 /// What kind of value a setting takes.
@@ -116,7 +118,7 @@ const PINNED: &str = "pinned host memory is not part of this policy";
 
 impl Key {
     /// Every setting, in the order of the table.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Backend,
         Self::MaxSplitSizeMb,
         Self::MaxNonSplitRoundingMb,
@@ -150,6 +152,7 @@ impl Key {
         Self::LimitCheck,
         Self::Ladder,
         Self::EvictPrivate,
+        Self::Borrow,
     ];
 
     /// The setting's name in texts, files and results.
@@ -257,6 +260,7 @@ impl Key {
             Self::LimitCheck => ("limit_check", Word(&["segment", "exact"]), Own),
             Self::Ladder => ("ladder", Word(&["pytorch", "blockyard"]), Own),
             Self::EvictPrivate => ("evict_private", Flag, Own),
+            Self::Borrow => ("borrow", Flag, Own),
         }
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn effective(policy: &Policy, key: Key) -> String {
         Key::Ladder if policy.ladder == Ladder::BLOCKYARD => "blockyard".into(),
         Key::Ladder => "custom".into(),
         Key::EvictPrivate => flag(policy.evict_private),
+        Key::Borrow => flag(policy.borrow),
         Key::ExpandableSegmentsReserve | Key::ExpandableSegmentsReserveByClass => "9/8".into(),
         _ => "not modelled".into(),
     }

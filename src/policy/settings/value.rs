@@ -194,6 +194,7 @@ mod tests {
             ("limit_check", (&["segment", "exact"], &["x"])),
             ("ladder", (&["pytorch", "blockyard"], &["x"])),
             ("evict_private", flags),
+            ("borrow", flags),
         ] {
             for value in good {
                 parse_own(&format!("{key}:{value}")).unwrap();
