@@ -5,21 +5,24 @@
 //! they please, so a seed says what each thread does, not in which order.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "common/live.rs"]
+mod live;
 #[path = "common/shared.rs"]
 mod shared;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use blockyard::allocator::{
-    AllocError, CachingAllocator, Capture, Config, DeviceBuffer, PoolScope, PrivatePool, Stream,
+    AllocError, CachingAllocator, Capture, Config, PoolScope, PrivatePool, Stream,
 };
 use blockyard::device::random::Random;
 use blockyard::device::{CallKind, Device, FencePolicy, Refusals, SimConfig, SimDevice};
 use blockyard::policy::presets;
 use blockyard::vocab::{Address, Fault, GIB, KIB, MIB};
+use live::{Held, Live};
 use shared::SharedDevice;
 
 const THREADS: u64 = 8;
@@ -34,7 +37,8 @@ struct World {
     device: Sim,
     streams: Vec<Stream>,
     /// Buffers on their way from one thread to another.
-    passed: Mutex<Vec<DeviceBuffer>>,
+    passed: Mutex<Vec<Held>>,
+    live: Arc<Live>,
     counts: Counts,
 }
 
@@ -78,7 +82,14 @@ impl World {
         let config = Config { record: 64, ..Config::with_policy(presets::named(preset).unwrap()) };
         let allocator = CachingAllocator::new(device.clone(), config);
         let streams = (0..THREADS).map(|handle| allocator.stream(handle * 16)).collect();
-        Self { allocator, device, streams, passed: Mutex::default(), counts: Counts::default() }
+        Self {
+            allocator,
+            device,
+            streams,
+            live: Arc::default(),
+            passed: Mutex::default(),
+            counts: Counts::default(),
+        }
     }
 }
 
@@ -87,7 +98,7 @@ struct Worker<'a> {
     world: &'a World,
     random: Random,
     own: &'a Stream,
-    held: Vec<DeviceBuffer>,
+    held: Vec<Held>,
     raw: Vec<(Address, u64)>,
     pool: PrivatePool,
     scopes: Vec<PoolScope>,
@@ -144,7 +155,8 @@ impl<'a> Worker<'a> {
             let mut device = self.world.device.get();
             device.handed_out(buffer.stream(), buffer.address(), buffer.bytes());
             drop(device);
-            self.held.push(buffer);
+            self.world.live.enter(buffer.address(), buffer.bytes());
+            self.held.push(Held { buffer, live: Arc::clone(&self.world.live) });
         }
     }
 
@@ -177,7 +189,7 @@ impl<'a> Worker<'a> {
     fn use_one(&mut self) {
         let Some(place) = self.any() else { return };
         let stream = &self.world.streams[self.random.below(THREADS) as usize];
-        let buffer = &self.held[place];
+        let buffer = &self.held[place].buffer;
         buffer.record_stream(stream);
         self.world.device.get().launch(stream.id(), buffer.address(), buffer.bytes(), 1);
         count(&self.world.counts.used);
@@ -185,7 +197,7 @@ impl<'a> Worker<'a> {
 
     fn work_on_one(&mut self) {
         let Some(place) = self.any() else { return };
-        let buffer = &self.held[place];
+        let buffer = &self.held[place].buffer;
         let mut device = self.world.device.get();
         device.launch(buffer.stream(), buffer.address(), buffer.bytes(), 1);
         if self.random.chance(200_000) {
@@ -198,15 +210,23 @@ impl<'a> Worker<'a> {
         if self.raw.len() < 8 && self.random.chance(500_000) {
             let bytes = self.random.below(MIB) + 1;
             let got = self.noted(allocator.alloc_raw(bytes, self.own));
-            self.raw.extend(got.map(|address| (address, bytes)));
+            if let Some(address) = got {
+                self.world.live.enter(address, bytes);
+                self.raw.push((address, bytes));
+            }
         } else if let Some((address, bytes)) = self.raw.pop() {
             if self.random.chance(300_000) {
                 let stream = &self.world.streams[self.random.below(THREADS) as usize];
                 allocator.record_stream_raw(address, stream).unwrap();
             }
             assert!(allocator.free_raw(address, Some(bytes + 1)).is_err());
-            allocator.free_raw(address, Some(bytes)).unwrap();
+            self.free_raw(address, bytes);
         }
+    }
+
+    fn free_raw(&self, address: Address, bytes: u64) {
+        self.world.live.leave(address);
+        self.world.allocator.free_raw(address, Some(bytes)).unwrap();
     }
 
     /// Gives a buffer to whoever comes next, and takes one.
@@ -283,8 +303,8 @@ impl<'a> Worker<'a> {
         self.capture = None;
         self.scopes.clear();
         self.held.clear();
-        for (address, bytes) in self.raw.drain(..) {
-            self.world.allocator.free_raw(address, Some(bytes)).unwrap();
+        while let Some((address, bytes)) = self.raw.pop() {
+            self.free_raw(address, bytes);
         }
     }
 }
