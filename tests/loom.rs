@@ -1,8 +1,10 @@
-//! Loom: every interleaving of the shell, the pump, the inbox and the gate, for worlds small enough to hold.
+//! Loom: every interleaving of the shell, the pump, the inbox and the gate, for worlds small enough
+//! to hold.
 //!
-//! Run by `tools/loom.sh`, which has the bounds in it. What is shown: no driver call under the lock (C1), every want
-//! answered though the device panics (C2), the limit holds with bytes in flight (H2), a parked request is woken (H5), no
-//! request fails that fits, a free left in the inbox is done before anyone looks.
+//! Run by `tools/loom.sh`, which has the bounds in it. What is shown: no driver call under the lock
+//! (C1), every want answered though the device panics (C2), the limit holds with bytes in flight
+//! (H2), a parked request is woken (H5), no request fails that fits, a free left in the inbox is
+//! done before anyone looks.
 #![cfg(loom)]
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -72,7 +74,8 @@ fn two_that_fit_are_both_served() {
     });
 }
 
-/// There is room for one at a time: whoever meets the other's memory on its way in or out waits, is woken, and is served.
+/// There is room for one at a time: whoever meets the other's memory on its way in or out waits, is
+/// woken, and is served.
 #[test]
 fn one_after_the_other_fits_and_nobody_fails() {
     loom::model(|| {
@@ -90,7 +93,8 @@ fn one_after_the_other_fits_and_nobody_fails() {
     });
 }
 
-/// The device panics in its first call: the request dies with it, the other one does not wait for ever.
+/// The device panics in its first call: the request dies with it, the other one does not wait for
+/// ever.
 #[test]
 fn a_panic_in_the_device_is_answered() {
     loom::model(|| {

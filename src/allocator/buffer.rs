@@ -1,7 +1,8 @@
 //! Buffer: a block of device memory that goes back when it is dropped.
 //!
-//! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and never waits: for the
-//! device, a fence is recorded where other streams used the block, and that does not block.
+//! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and
+//! never waits: for the device, a fence is recorded where other streams used the block, and that
+//! does not block.
 
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
@@ -66,8 +67,8 @@ impl DeviceBuffer {
         self.shared.locked().tag_of(self.block)
     }
 
-    /// `stream` uses the buffer too: after the drop its memory is reused only when that stream's work so far is
-    /// done.
+    /// `stream` uses the buffer too: after the drop its memory is reused only when that stream's
+    /// work so far is done.
     ///
     /// # Panics
     /// If the stream belongs to another allocator.
@@ -125,7 +126,8 @@ impl Drop for Freeing<'_> {
 }
 
 impl Shared {
-    /// Takes a block back that was handed out by address: hooks, free, and its pool if nobody uses that any more.
+    /// Takes a block back that was handed out by address: hooks, free, and its pool if nobody uses
+    /// that any more.
     pub(super) fn free_raw(&self, address: Address, raw: RawBlock) {
         let RawBlock { block, requested: bytes, stream, pool } = raw;
         // Streams were recorded under the lock, if any: the core knows.

@@ -1,4 +1,5 @@
-//! Hooks: user code that hears of failures, allocations and frees. Called with no lock held (**C1**).
+//! Hooks: user code that hears of failures, allocations and frees. Called with no lock held
+//! (**C1**).
 
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -1,8 +1,8 @@
 //! Inbox: frees that found the lock taken, left for whoever holds it next.
 //!
-//! A fixed row of slots, each empty (0) or one block id. Leaving a free is one compare-and-swap; a full row sends the
-//! caller to the lock. Whoever locks the core empties the row first, so nobody who looks sees a block live
-//! that its owner has given back.
+//! A fixed row of slots, each empty (0) or one block id. Leaving a free is one compare-and-swap; a
+//! full row sends the caller to the lock. Whoever locks the core empties the row first, so nobody
+//! who looks sees a block live that its owner has given back.
 
 use super::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::vocab::BlockId;

@@ -1,7 +1,9 @@
-//! Allocator: the core for programs with threads: one [`CachingAllocator`] a device, [`Stream`]s, [`DeviceBuffer`]s.
+//! Allocator: the core for programs with threads: one [`CachingAllocator`] a device, [`Stream`]s,
+//! [`DeviceBuffer`]s.
 //!
-//! Owns the only lock, the pump that carries wants to the device, and what hangs on live blocks: tags, hooks, the
-//! recorder. Asked by programs. Never knows a rule (that is `policy`) nor a file format (that is `trace`).
+//! Owns the only lock, the pump that carries wants to the device, and what hangs on live blocks:
+//! tags, hooks, the recorder. Asked by programs. Never knows a rule (that is `policy`) nor a file
+//! format (that is `trace`).
 //!
 //! ```
 //! use blockyard::allocator::{CachingAllocator, Config};
@@ -105,7 +107,8 @@ pub struct CachingAllocator {
 }
 
 impl CachingAllocator {
-    /// An allocator for this device. A device that cannot map pages gets whole segments, whatever the policy says.
+    /// An allocator for this device. A device that cannot map pages gets whole segments, whatever
+    /// the policy says.
     #[must_use]
     pub fn new(device: impl Device + Send + 'static, config: Config) -> Self {
         let mut policy = config.policy;
@@ -128,7 +131,8 @@ impl CachingAllocator {
         Stream { shared: Arc::clone(&self.shared), id: StreamId(0) }
     }
 
-    /// The stream of a driver's handle; the same handle gives the same stream. Handle 0 is the default stream.
+    /// The stream of a driver's handle; the same handle gives the same stream. Handle 0 is the
+    /// default stream.
     #[must_use]
     pub fn stream(&self, handle: u64) -> Stream {
         let mut streams = self.streams.lock();
@@ -145,7 +149,8 @@ impl CachingAllocator {
         PrivatePool::new(Arc::clone(&self.shared), PoolId(*next))
     }
 
-    /// Gives all idle memory back to the driver, after waiting for pending frees (`torch.cuda.empty_cache`).
+    /// Gives all idle memory back to the driver, after waiting for pending frees
+    /// (`torch.cuda.empty_cache`).
     pub fn empty_cache(&self) -> Emptied {
         let capturing = self.shared.locked().heap.capturing();
         let trimmed = self.shared.try_trim(Target::All);
@@ -177,13 +182,14 @@ impl CachingAllocator {
         }
     }
 
-    /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls. Returns the bytes.
+    /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls.
+    /// Returns the bytes.
     pub fn release_at_least(&self, bytes: u64) -> u64 {
         self.shared.trim(Target::AtLeast(bytes))
     }
 
-    /// Bytes that emptying the cache would give back now, not counting pending frees; none during a capture.
-    /// O(blocks).
+    /// Bytes that emptying the cache would give back now, not counting pending frees; none during a
+    /// capture. O(blocks).
     #[must_use]
     pub fn releasable_bytes(&self) -> u64 {
         let heap = &self.shared.locked().heap;
@@ -205,7 +211,8 @@ impl CachingAllocator {
         self.shared.apply(Input::Limit { bytes });
     }
 
-    /// Sets the limit to a share of the device's memory (`set_per_process_memory_fraction`); 1 is no limit.
+    /// Sets the limit to a share of the device's memory (`set_per_process_memory_fraction`); 1 is
+    /// no limit.
     ///
     /// # Errors
     /// A share outside 0 to 1, or a device whose memory is not known.
@@ -218,8 +225,8 @@ impl CachingAllocator {
         Ok(())
     }
 
-    /// The largest request that would be served on this stream now, in bytes, without waiting for pending frees; from
-    /// the pool of this thread's innermost pool scope, else the default pool.
+    /// The largest request that would be served on this stream now, in bytes, without waiting for
+    /// pending frees; from the pool of this thread's innermost pool scope, else the default pool.
     ///
     /// # Panics
     /// If the stream belongs to another allocator.
@@ -322,8 +329,8 @@ impl CachingAllocator {
         self.shared.locked().books.recorder.copy()
     }
 
-    /// Re-derives every invariant from nothing, and every statistic unless memory is on its way in or
-    /// out: the view does not say which. O(blocks log blocks); for tests.
+    /// Re-derives every invariant from nothing, and every statistic unless memory is on its way in
+    /// or out: the view does not say which. O(blocks log blocks); for tests.
     ///
     /// # Errors
     /// The first violation.

@@ -1,9 +1,10 @@
 //! Pool: private pools, by which a part of the program keeps its memory to itself.
 //!
-//! A pool is used by handle ([`Stream::alloc_in`](super::Stream::alloc_in)), or by a scope that sends a thread's requests to it;
-//! scopes nest. A capture is a scope under the rules of CUDA graphs: no fence is queried, frees of blocks that several streams
-//! used wait for its end, nothing goes back to the driver. When the last handle is dropped the pool is retired: what is idle
-//! goes back at once, what is live when it is freed.
+//! A pool is used by handle ([`Stream::alloc_in`](super::Stream::alloc_in)), or by a scope that
+//! sends a thread's requests to it; scopes nest. A capture is a scope under the rules of CUDA
+//! graphs: no fence is queried, frees of blocks that several streams used wait for its end, nothing
+//! goes back to the driver. When the last handle is dropped the pool is retired: what is idle goes
+//! back at once, what is live when it is freed.
 
 use std::cell::RefCell;
 
@@ -16,7 +17,8 @@ thread_local! {
     static SCOPES: RefCell<Vec<(usize, PoolId)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The pool of this thread's innermost scope for this allocator. One load where no scope is open anywhere.
+/// The pool of this thread's innermost scope for this allocator. One load where no scope is open
+/// anywhere.
 #[inline]
 pub(super) fn scoped_pool(shared: &Arc<Shared>) -> PoolId {
     if shared.pool_scopes.load(Ordering::Relaxed) == 0 {
@@ -78,7 +80,8 @@ impl PrivatePool {
         PoolScope { pool: self.clone(), _here: std::marker::PhantomData }
     }
 
-    /// Begins a capture: a scope under the rules of CUDA graphs. Dropped without [`Capture::finish`] it is aborted.
+    /// Begins a capture: a scope under the rules of CUDA graphs. Dropped without
+    /// [`Capture::finish`] it is aborted.
     #[must_use]
     pub fn capture(&self) -> Capture {
         let shared = &self.0.shared;

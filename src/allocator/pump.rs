@@ -1,7 +1,8 @@
 //! Pump: carries wants to the device and answers back, with no lock held. It never chooses.
 //!
-//! **C1** the core's lock is held for one `apply` at a time: no driver call and no user code under it. **C2** every
-//! want is answered, also when the device call panics: the answer is then a refusal, and the panic goes on.
+//! **C1** the core's lock is held for one `apply` at a time: no driver call and no user code under
+//! it. **C2** every want is answered, also when the device call panics: the answer is then a
+//! refusal, and the panic goes on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -1,6 +1,7 @@
 //! Raw: blocks by address, for callers that cannot hold a buffer: a C interface, plug-ins.
 //!
-//! Dearer than buffers by one hash table look-up under the lock; in return every wrong free is refused with a reason.
+//! Dearer than buffers by one hash table look-up under the lock; in return every wrong free is
+//! refused with a reason.
 
 use super::error::{AllocError, FreeError};
 use super::pool::scoped_pool;
@@ -27,7 +28,8 @@ impl CachingAllocator {
         Ok(address)
     }
 
-    /// Gives back the block at `address`; `bytes`, if given, must be what was requested. Address 0 is nothing.
+    /// Gives back the block at `address`; `bytes`, if given, must be what was requested. Address 0
+    /// is nothing.
     ///
     /// # Errors
     /// An address where no live block starts, or another size; nothing is changed then.

@@ -1,7 +1,8 @@
 //! Recorder: the last requests and what became of them, always at hand.
 //!
-//! Owns a bounded ring of fixed-size records. Each has a sequence number instead of a time; the oldest are lost first, and
-//! how many is known. Read while the program goes on: the ring is copied under the lock, and told afterwards.
+//! Owns a bounded ring of fixed-size records. Each has a sequence number instead of a time; the
+//! oldest are lost first, and how many is known. Read while the program goes on: the ring is copied
+//! under the lock, and told afterwards.
 
 use super::tags::TagId;
 use crate::vocab::{Change, Observe, PoolId, StreamId, Ticket};

@@ -135,8 +135,8 @@ impl Shared {
         output
     }
 
-    /// Takes a block back. One that nobody else used needs no driver call: it may be left in the inbox where
-    /// the lock is taken.
+    /// Takes a block back. One that nobody else used needs no driver call: it may be left in the
+    /// inbox where the lock is taken.
     #[inline]
     pub(super) fn free(&self, block: BlockId, used: bool) {
         if used {

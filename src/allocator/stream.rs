@@ -17,7 +17,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Whether it is a stream of the allocator behind `shared`; numbers of another one mean nothing here.
+    /// Whether it is a stream of the allocator behind `shared`; numbers of another one mean nothing
+    /// here.
     ///
     /// # Panics
     /// If it is not.
@@ -32,8 +33,9 @@ impl Stream {
         self.id
     }
 
-    /// A buffer of `bytes`, from the pool of this thread's innermost pool scope, else the default pool. Zero bytes give an
-    /// empty buffer at address 0. O(log n) where the cache serves it; else driver calls, made with no lock held.
+    /// A buffer of `bytes`, from the pool of this thread's innermost pool scope, else the default
+    /// pool. Zero bytes give an empty buffer at address 0. O(log n) where the cache serves it; else
+    /// driver calls, made with no lock held.
     ///
     /// # Errors
     /// Out of memory, with the report; or a failure of the driver.

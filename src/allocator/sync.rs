@@ -1,9 +1,11 @@
 //! Sync: the one door to locks, atomics and reference counts: the real ones, or loom's.
 //!
-//! Every other file of this room takes them from here, so that the same code runs under the model checker.
+//! Every other file of this room takes them from here, so that the same code runs under the model
+//! checker.
 //!
-//! [`Lock`] guards the core for the length of one `apply`, some tens of nanoseconds: it spins, and yields the processor when
-//! that takes longer. [`Gate`] is where parked requests wait for as long as a driver call takes.
+//! [`Lock`] guards the core for the length of one `apply`, some tens of nanoseconds: it spins, and
+//! yields the processor when that takes longer. [`Gate`] is where parked requests wait for as long
+//! as a driver call takes.
 
 #[cfg(not(loom))]
 mod real {
@@ -12,8 +14,8 @@ mod real {
 
     use std::cell::Cell;
 
-    /// Spins a while, then gives the processor away: with more threads than cores the holder may be waiting
-    /// for one.
+    /// Spins a while, then gives the processor away: with more threads than cores the holder may be
+    /// waiting for one.
     pub struct SpinThenYield;
 
     /// Looks between two yields.

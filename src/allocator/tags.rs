@@ -1,7 +1,7 @@
 //! Tags: whose memory it is, in the program's own words.
 //!
-//! A scope names what its thread allocates until it ends; scopes nest. Names are kept once for the whole process, so a block
-//! carries one number.
+//! A scope names what its thread allocates until it ends; scopes nest. Names are kept once for the
+//! whole process, so a block carries one number.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -115,10 +115,10 @@ mod tests {
     fn scopes_nest_and_end() {
         assert_eq!(current(), TagId::NONE);
         {
-            crate::tag!("layer3");
+            tag!("layer3");
             let outer = current();
             {
-                crate::tag!("attn");
+                tag!("attn");
                 assert_eq!(current().path(), "layer3/attn");
                 assert_eq!(intern(outer, "attn"), current());
             }
