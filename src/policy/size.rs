@@ -57,7 +57,7 @@ pub fn floor(policy: &Policy, bytes: u64) -> u64 {
     let divisions = u64::from(policy.divisions[division_index(whole)]);
     let power = 1u64 << whole.ilog2();
     let step = power >> divisions.ilog2();
-    if step == 0 { power } else { whole / step * step }
+    whole.checked_div(step).map_or(power, |steps| steps * step)
 }
 
 /// The side of the pool for a rounded size. O(1).
