@@ -155,7 +155,10 @@ impl Observe for Tape {
             Change::RanOut { bytes, stream, pool } => {
                 push(Kind::Oom, Address(0), bytes, stream, pool, None);
             }
-            Change::InactiveSplit { .. } | Change::Retried | Change::Synchronized => {}
+            Change::InactiveSplit { .. }
+            | Change::Borrowed { .. }
+            | Change::Retried
+            | Change::Synchronized => {}
         }
     }
 }
