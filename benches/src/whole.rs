@@ -22,6 +22,15 @@ pub fn hits(stream: &Stream, bytes: u64, pairs: u64) {
     }
 }
 
+/// The same, borrowed.
+#[inline(never)]
+pub fn borrowed_hits(stream: &Stream, bytes: u64, pairs: u64) {
+    for _ in 0..pairs {
+        let buffer = stream.alloc_borrowed(std::hint::black_box(bytes)).expect("a hit");
+        drop(std::hint::black_box(buffer));
+    }
+}
+
 /// The same by address.
 #[inline(never)]
 pub fn raw_hits(allocator: &CachingAllocator, stream: &Stream, bytes: u64, pairs: u64) {

@@ -2,7 +2,11 @@
 //!
 //! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and never waits: for the
 //! device, a fence is recorded where other streams used the block, and that does not block.
+//!
+//! Every buffer keeps its allocator alive. A counted one does so with two atomic operations, a quarter of a pair that the
+//! cache serves; a borrowed one by its lifetime, for nothing.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
 use super::hooks::BlockEvent;
@@ -12,9 +16,9 @@ use super::sync::Arc;
 use super::tags::TagId;
 use crate::vocab::{Address, BlockId, Input, PoolId, StreamId, Target};
 
-/// A block of device memory. Sizes are bytes.
-pub struct DeviceBuffer {
-    shared: Arc<Shared>,
+/// A block of device memory. Sizes are bytes. `H` is how it holds on to its allocator; see [`BorrowedBuffer`].
+pub struct DeviceBuffer<H: Deref<Target = Shared> = Arc<Shared>> {
+    shared: H,
     block: BlockId,
     address: Address,
     bytes: u64,
@@ -23,10 +27,13 @@ pub struct DeviceBuffer {
     used: AtomicBool,
 }
 
-impl DeviceBuffer {
+/// A buffer that cannot outlive the stream handle it was allocated by ([`Stream::alloc_borrowed`]).
+pub type BorrowedBuffer<'a> = DeviceBuffer<&'a Shared>;
+
+impl<H: Deref<Target = Shared>> DeviceBuffer<H> {
     #[inline]
     pub(super) const fn new(
-        shared: Arc<Shared>,
+        shared: H,
         block: BlockId,
         address: Address,
         bytes: u64,
@@ -77,7 +84,7 @@ impl DeviceBuffer {
     }
 }
 
-impl std::fmt::Debug for DeviceBuffer {
+impl<H: Deref<Target = Shared>> std::fmt::Debug for DeviceBuffer<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -87,7 +94,7 @@ impl std::fmt::Debug for DeviceBuffer {
     }
 }
 
-impl Drop for DeviceBuffer {
+impl<H: Deref<Target = Shared>> Drop for DeviceBuffer<H> {
     #[inline]
     fn drop(&mut self) {
         if self.block == BlockId::NONE {

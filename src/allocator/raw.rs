@@ -1,11 +1,14 @@
 //! Raw: blocks by address, for callers that cannot hold a buffer: a C interface, plug-ins.
 //!
-//! Dearer than buffers by one hash table look-up under the lock; in return every wrong free is refused with a reason.
+//! Dearer than borrowed buffers by one hash table look-up under the lock; in return every wrong free is refused with a reason.
+
+use hashbrown::hash_map::Entry;
 
 use super::error::{AllocError, FreeError};
 use super::pool::scoped_pool;
+use super::shell::Inner;
 use super::{CachingAllocator, Stream};
-use crate::vocab::{Address, BlockId, Input};
+use crate::vocab::{Address, Input};
 
 impl CachingAllocator {
     /// A block of `bytes`, by its address; address 0 for zero bytes.
@@ -14,10 +17,8 @@ impl CachingAllocator {
     /// Out of memory, or a failure of the driver.
     pub fn alloc_raw(&self, bytes: u64, stream: &Stream) -> Result<Address, AllocError> {
         let pool = scoped_pool(&self.shared);
-        let (block, address) = self.shared.serve(bytes, stream.id(), pool)?;
-        if block != BlockId::NONE {
-            self.shared.locked().note_raw(address, block, bytes);
-        }
+        let note = |inner: &mut Inner, block, address| inner.note_raw(address, block, bytes);
+        let (_, address) = self.shared.serve_noting(bytes, stream.id(), pool, note)?;
         Ok(address)
     }
 
@@ -29,20 +30,22 @@ impl CachingAllocator {
         if address.0 == 0 {
             return Ok(());
         }
-        let block = {
+        let (output, landings) = {
             let mut inner = self.shared.locked();
-            let Some(&(block, requested)) = inner.raw.get(&address.0) else {
+            let inner = &mut *inner;
+            let Entry::Occupied(entry) = inner.raw.entry(address.0) else {
                 return Err(FreeError::UnknownAddress(address.0));
             };
+            let (block, requested) = *entry.get();
             if let Some(said) = bytes
                 && said != requested
             {
                 return Err(FreeError::WrongSize { address: address.0, said, requested });
             }
-            inner.raw.remove(&address.0);
-            block
+            entry.remove();
+            (inner.heap.apply(Input::Free { block }, &mut inner.books), inner.heap.landings())
         };
-        self.shared.pump(Input::Free { block });
+        self.shared.carry(output, landings);
         Ok(())
     }
 
