@@ -2,10 +2,10 @@
 //!
 //! `ROUNDS` sets how often each scene is sampled; `--json` prints lines for other programs.
 
-use blockyard::policy::presets;
+use blockyard::policy::{Policy, presets};
 use blockyard_benches::board::{Board, rounds};
 use blockyard_benches::clock::Start;
-use blockyard_benches::whole::{Mix, allocator, hits, raw_hits};
+use blockyard_benches::whole::{Mix, allocator, borrowed_hits, hits, raw_hits};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -26,6 +26,7 @@ fn main() {
     }
     board.print("ns a pair");
     board.print_ratios(&[
+        ("hit 64 KiB, borrowed", "hit 64 KiB"),
         ("hit 64 KiB, by address", "hit 64 KiB"),
         ("hit 1 MiB, preset pytorch", "hit 1 MiB"),
         ("hit 64 KiB, recorder on", "hit 64 KiB"),
@@ -44,12 +45,15 @@ fn scenes() -> Vec<(String, Work)> {
     for (name, bytes) in
         [("512 B", 512), ("64 KiB", 64 * KIB), ("1 MiB", MIB), ("16 MiB", 16 * MIB)]
     {
-        scenes.push((format!("hit {name}"), hit(presets::blockyard(), bytes, 0)));
+        for how in [How::Counted, How::Borrowed, How::ByAddress] {
+            let scene = format!("hit {name}{}", how.words());
+            scenes.push((scene, hit(presets::blockyard(), bytes, 0, how)));
+        }
     }
-    scenes.push(("hit 1 MiB, preset pytorch".into(), hit(presets::pytorch(), MIB, 0)));
-    scenes.push(("hit 64 KiB, recorder on".into(), hit(presets::blockyard(), 64 * KIB, 65_536)));
-    scenes.push(("hit 64 KiB, by address".into(), by_address(64 * KIB)));
-    scenes.push(("hit 1 MiB, by address".into(), by_address(MIB)));
+    let pytorch = hit(presets::pytorch(), MIB, 0, How::Counted);
+    scenes.push(("hit 1 MiB, preset pytorch".into(), pytorch));
+    let recorded = hit(presets::blockyard(), 64 * KIB, 65_536, How::Counted);
+    scenes.push(("hit 64 KiB, recorder on".into(), recorded));
     for (name, high, live, record) in [
         ("mix of 1024 to 1 MiB", MIB, 1024, 0),
         ("mix of 1024 to 1 MiB, recorder on", MIB, 1024, 65_536),
@@ -63,25 +67,36 @@ fn scenes() -> Vec<(String, Work)> {
     scenes
 }
 
+/// How a client holds its block.
+#[derive(Clone, Copy)]
+enum How {
+    Counted,
+    Borrowed,
+    ByAddress,
+}
+
+impl How {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Counted => "",
+            Self::Borrowed => ", borrowed",
+            Self::ByAddress => ", by address",
+        }
+    }
+}
+
 /// One block of the size is free between two live ones, as in a program that has warmed up.
-fn hit(policy: blockyard::policy::Policy, bytes: u64, record: usize) -> Work {
+fn hit(policy: Policy, bytes: u64, record: usize, how: How) -> Work {
     let all = allocator(policy, record);
     let stream = all.default_stream();
     let mut held: Vec<_> = (0..3).map(|_| stream.alloc(bytes).ok()).collect();
     held[1] = None;
     Box::new(move |pairs| {
-        hits(&stream, bytes, pairs);
-        std::hint::black_box(&held);
-    })
-}
-
-fn by_address(bytes: u64) -> Work {
-    let all = allocator(presets::blockyard(), 0);
-    let stream = all.default_stream();
-    let mut held: Vec<_> = (0..3).map(|_| stream.alloc(bytes).ok()).collect();
-    held[1] = None;
-    Box::new(move |pairs| {
-        raw_hits(&all, &stream, bytes, pairs);
+        match how {
+            How::Counted => hits(&stream, bytes, pairs),
+            How::Borrowed => borrowed_hits(&stream, bytes, pairs),
+            How::ByAddress => raw_hits(&all, &stream, bytes, pairs),
+        }
         std::hint::black_box(&held);
     })
 }

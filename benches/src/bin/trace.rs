@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use blockyard::allocator::{CachingAllocator, DeviceBuffer, Stream};
+use blockyard::allocator::{AllocError, BorrowedBuffer, CachingAllocator, DeviceBuffer, Stream};
 use blockyard::policy::{Policy, presets, size};
 use blockyard_benches::clock::Start;
 use blockyard_benches::whole::allocator;
@@ -102,38 +102,74 @@ fn time(
 ) {
     let all = allocator(policy.clone(), 0);
     let streams: Vec<Stream> = (0..streams).map(|handle| all.stream(handle as u64)).collect();
-    let mut times = Vec::new();
+    let mut times = [Vec::new(), Vec::new()];
     for _ in 0..repeat {
-        let mut live: Vec<Option<DeviceBuffer>> = (0..slots).map(|_| None).collect();
-        let start = Start::now();
-        play(ops, &all, &streams, &mut live);
-        times.push(start.nanos() / ops.len() as f64);
-        live.clear();
-        all.empty_cache();
+        times[0].push(play::<DeviceBuffer>(ops, slots, &all, &streams));
+        times[1].push(play::<BorrowedBuffer<'_>>(ops, slots, &all, &streams));
     }
-    times.sort_by(f64::total_cmp);
-    let (median, least) = (times[times.len() / 2], times[0]);
-    println!(
-        "{{\"bench\":\"{name}\",\"preset\":\"{preset}\",\"cpu_ns_per_op\":{median:.1},\
-         \"cpu_ns_per_op_min\":{least:.1},\"ops\":{}}}",
-        ops.len()
-    );
+    for (times, how) in times.iter_mut().zip(["counted", "borrowed"]) {
+        times.sort_by(f64::total_cmp);
+        let (median, least) = (times[times.len() / 2], times[0]);
+        println!(
+            "{{\"bench\":\"{name}\",\"preset\":\"{preset}\",\"buffers\":\"{how}\",\
+             \"cpu_ns_per_op\":{median:.1},\"cpu_ns_per_op_min\":{least:.1},\"ops\":{}}}",
+            ops.len()
+        );
+    }
 }
 
+/// A buffer of either kind.
+trait Buffer<'a>: Sized {
+    fn alloc(stream: &'a Stream, bytes: u64) -> Result<Self, AllocError>;
+    fn used_on(&self, stream: &Stream);
+}
+
+impl<'a> Buffer<'a> for DeviceBuffer {
+    fn alloc(stream: &'a Stream, bytes: u64) -> Result<Self, AllocError> {
+        stream.alloc(bytes)
+    }
+    fn used_on(&self, stream: &Stream) {
+        self.record_stream(stream);
+    }
+}
+
+impl<'a> Buffer<'a> for BorrowedBuffer<'a> {
+    fn alloc(stream: &'a Stream, bytes: u64) -> Result<Self, AllocError> {
+        stream.alloc_borrowed(bytes)
+    }
+    fn used_on(&self, stream: &Stream) {
+        self.record_stream(stream);
+    }
+}
+
+/// Plays the trace from an empty cache. Nanoseconds an operation.
 #[inline(never)]
-fn play(ops: &[Op], all: &CachingAllocator, streams: &[Stream], live: &mut [Option<DeviceBuffer>]) {
+fn play<'a, B: Buffer<'a>>(
+    ops: &[Op],
+    slots: usize,
+    all: &CachingAllocator,
+    streams: &'a [Stream],
+) -> f64 {
+    let mut live: Vec<Option<B>> = (0..slots).map(|_| None).collect();
+    let start = Start::now();
     for op in ops {
         match *op {
-            Op::Alloc { slot, bytes, stream } => live[slot] = streams[stream].alloc(bytes).ok(),
+            Op::Alloc { slot, bytes, stream } => {
+                live[slot] = B::alloc(&streams[stream], bytes).ok();
+            }
             Op::Free { slot } => live[slot] = None,
             Op::Use { slot, stream } => {
                 if let Some(buffer) = &live[slot] {
-                    buffer.record_stream(&streams[stream]);
+                    buffer.used_on(&streams[stream]);
                 }
             }
             Op::Empty => drop(all.empty_cache()),
         }
     }
+    let nanos = start.nanos() / ops.len() as f64;
+    live.clear();
+    all.empty_cache();
+    nanos
 }
 
 /// How many of the last frees a front would keep.
