@@ -120,3 +120,45 @@ impl Shared {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::allocator::{CachingAllocator, Config, FreeError};
+    use crate::device::{SimConfig, SimDevice};
+    use crate::vocab::MIB;
+
+    fn allocator() -> CachingAllocator {
+        CachingAllocator::new(SimDevice::new(SimConfig::with_capacity(64 * MIB)), Config::default())
+    }
+
+    #[test]
+    fn c3_a_borrowed_buffer_is_placed_as_a_counted_one_and_goes_back_once() -> Result<(), String> {
+        let all = allocator();
+        let (stream, other) = (all.default_stream(), all.stream(7));
+        let said = |error| format!("{error:?}");
+        let counted = stream.alloc(MIB).map_err(said)?.address();
+        let borrowed = stream.alloc_borrowed(MIB).map_err(said)?;
+        assert_eq!(borrowed.address(), counted, "the same hole");
+        assert_eq!(all.memory_allocated(), MIB);
+        borrowed.record_stream(&other);
+        drop(borrowed);
+        assert_eq!(all.memory_allocated(), 0);
+        assert_eq!(stream.alloc_borrowed(0).map_err(said)?.address().0, 0);
+        all.audit()
+    }
+
+    #[test]
+    fn a_refused_free_by_address_changes_nothing() -> Result<(), String> {
+        let all = allocator();
+        let stream = all.default_stream();
+        let address = all.alloc_raw(MIB, &stream).map_err(|error| format!("{error:?}"))?;
+        let wrong = FreeError::WrongSize { address: address.0, said: 1, requested: MIB };
+        assert_eq!(all.free_raw(address, Some(1)), Err(wrong));
+        assert_eq!(all.find_raw(address), Some((address, MIB)));
+        assert_eq!(all.memory_allocated(), MIB);
+        assert_eq!(all.free_raw(address, Some(MIB)), Ok(()));
+        assert_eq!(all.free_raw(address, None), Err(FreeError::UnknownAddress(address.0)));
+        assert_eq!(all.memory_allocated(), 0);
+        all.audit()
+    }
+}
