@@ -1,11 +1,14 @@
 //! Benches: blockyard's core beside other allocators, on the same work in the same run.
 //!
 //! Owns: the contenders ([`contenders`]), the work they are given ([`work`]) and the table of ratios
-//! ([`table`]). Asked by the benchmarks beside it and by `count`. Never asserts a time: a shared machine cannot
+//! ([`table`]); the whole allocator ([`whole`]), its processor time ([`clock`]) and medians ([`board`]). Asked by the benchmarks beside it and by `count`. Never asserts a time: a shared machine cannot
 //! keep such a promise.
 
+pub mod board;
+pub mod clock;
 pub mod contenders;
 pub mod table;
+pub mod whole;
 pub mod work;
 
 pub use contenders::{Contender, Ours, Spec, Tree};

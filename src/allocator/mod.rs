@@ -52,7 +52,7 @@ use crate::ledger::{Metric, Stats, memory_summary, pool_summary};
 use crate::policy::{Policy, presets};
 use crate::vocab::{Class, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
 
-pub use buffer::DeviceBuffer;
+pub use buffer::{BorrowedBuffer, DeviceBuffer};
 pub use error::{AllocError, FreeError};
 pub use hooks::{BlockEvent, BlockHook, OutOfMemoryObserver};
 pub use pool::{Capture, PoolScope, PrivatePool};

@@ -5,9 +5,9 @@
 
 use super::error::{AllocError, FreeError};
 use super::pool::scoped_pool;
-use super::shell::RawBlock;
+use super::shell::{Inner, RawBlock};
 use super::{CachingAllocator, Stream};
-use crate::vocab::{Address, BlockId, Input};
+use crate::vocab::{Address, Input};
 
 impl CachingAllocator {
     /// A block of `bytes`, by its address; address 0 for zero bytes.
@@ -20,11 +20,11 @@ impl CachingAllocator {
     pub fn alloc_raw(&self, bytes: u64, stream: &Stream) -> Result<Address, AllocError> {
         stream.assert_of(&self.shared);
         let pool = scoped_pool(&self.shared);
-        let (block, address) = self.shared.serve(bytes, stream.id(), pool)?;
-        if block != BlockId::NONE {
+        let note = |inner: &mut Inner, block, address: Address| {
             let raw = RawBlock { block, requested: bytes, stream: stream.id(), pool };
-            self.shared.locked().raw.insert(address.0, raw);
-        }
+            inner.raw.insert(address.0, raw);
+        };
+        let (_, address) = self.shared.serve_noting(bytes, stream.id(), pool, note)?;
         Ok(address)
     }
 

@@ -1,6 +1,6 @@
 //! Shell: the core behind its lock, with everything that must be in step with it.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::inbox::Inbox;
 use super::recorder::Recorder;
@@ -10,7 +10,7 @@ use super::tags::TagId;
 use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::Stats;
-use crate::vocab::{BlockId, Change, Input, Observe, Output, PoolId, StreamId, Ticket};
+use crate::vocab::{Address, BlockId, Change, Input, Observe, Output, PoolId, StreamId, Ticket};
 
 /// What the lock guards.
 pub(crate) struct Inner {
@@ -41,9 +41,19 @@ pub(crate) struct Books {
 }
 
 impl Observe for Books {
-    #[inline]
+    // Inlined, so that the statistics find at compile time which change it is.
+    #[inline(always)]
     fn observe(&mut self, change: Change) {
         self.stats.observe(change);
+        if self.recorder.listens() | self.scopes.listen() {
+            self.tell(change);
+        }
+    }
+}
+
+impl Books {
+    #[inline(never)]
+    fn tell(&mut self, change: Change) {
         if self.recorder.listens() {
             self.recorder.observe(change);
         }
@@ -53,16 +63,16 @@ impl Observe for Books {
     }
 }
 
-/// What all handles of one allocator share.
-pub(crate) struct Shared {
+/// What all handles of one allocator share. Clients see it only as what a buffer holds on to.
+pub struct Shared {
     lock: Lock<Inner>,
     inbox: Inbox,
-    pub gate: Gate,
-    pub device: Slow<Box<dyn Device + Send>>,
+    pub(super) gate: Gate,
+    pub(super) device: Slow<Box<dyn Device + Send>>,
     /// How many pool scopes are open on any thread: none is the common case.
-    pub pool_scopes: AtomicUsize,
-    pub hooks: super::hooks::Hooks,
-    pub total: Option<u64>,
+    pub(super) pool_scopes: AtomicUsize,
+    pub(super) hooks: super::hooks::Hooks,
+    pub(super) total: Option<u64>,
 }
 
 impl Shared {
@@ -111,9 +121,16 @@ impl Shared {
         (output, inner.heap.landings())
     }
 
-    /// Serves a request: its block, or what it came to.
+    /// Serves a request: its block, or what it came to. `note` is called with the block, under the lock.
     #[inline]
-    pub(super) fn alloc(&self, bytes: u64, stream: StreamId, pool: PoolId, tag: TagId) -> Output {
+    pub(super) fn alloc(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        pool: PoolId,
+        tag: TagId,
+        note: impl FnOnce(&mut Inner, BlockId, Address),
+    ) -> Output {
         let (output, landings) = {
             let mut inner = self.locked();
             let inner = &mut *inner;
@@ -122,15 +139,18 @@ impl Shared {
             inner.books.recorder.asked(ticket, bytes, stream, pool, tag);
             let input = Input::Alloc { ticket, bytes, stream, pool };
             let output = inner.heap.apply(input, &mut inner.books);
-            if let Output::Served { block, .. } = output {
+            if let Output::Served { block, address, .. } = output {
                 inner.keep_tag(block, tag);
+                note(inner, block, address);
                 return output;
             }
             (output, inner.heap.landings())
         };
         let output = self.carry(output, landings);
-        if let Output::Served { block, .. } = output {
-            self.locked().keep_tag(block, tag);
+        if let Output::Served { block, address, .. } = output {
+            let mut inner = self.locked();
+            inner.keep_tag(block, tag);
+            note(&mut inner, block, address);
         }
         output
     }
@@ -149,11 +169,13 @@ impl Shared {
             }
             return;
         };
-        let inner = &mut *inner;
-        if self.inbox.may_hold() {
-            self.collect(inner);
-        }
-        let output = inner.heap.apply(Input::Free { block }, &mut inner.books);
+        let output = {
+            let inner = &mut *inner;
+            if self.inbox.may_hold() {
+                self.collect(inner);
+            }
+            inner.heap.apply(Input::Free { block }, &mut inner.books)
+        };
         debug_assert!(matches!(output, Output::Quiet), "{output:?}");
     }
 

@@ -1,10 +1,10 @@
 //! Stream: an order of device work, and the requests that are served for it.
 
-use super::buffer::DeviceBuffer;
+use super::buffer::{BorrowedBuffer, DeviceBuffer};
 use super::error::AllocError;
 use super::hooks::BlockEvent;
 use super::pool::{PrivatePool, scoped_pool};
-use super::shell::Shared;
+use super::shell::{Inner, Shared};
 use super::sync::Arc;
 use super::tags;
 use crate::vocab::{Address, BlockId, OutOfMemory, Output, PoolId, StreamId};
@@ -23,8 +23,8 @@ impl Stream {
     /// # Panics
     /// If it is not.
     #[inline]
-    pub(super) fn assert_of(&self, shared: &Arc<Shared>) {
-        assert!(Arc::ptr_eq(&self.shared, shared), "{self:?} belongs to another allocator");
+    pub(super) fn assert_of(&self, shared: &Shared) {
+        assert!(std::ptr::eq(&*self.shared, shared), "{self:?} belongs to another allocator");
     }
 
     /// Its number.
@@ -44,6 +44,18 @@ impl Stream {
         self.alloc_from(bytes, scoped_pool(&self.shared))
     }
 
+    /// As [`Stream::alloc`], a buffer that borrows this handle instead of counting as a user of the allocator: cheaper
+    /// by two atomic operations, and threads do not meet at the count.
+    ///
+    /// # Errors
+    /// As [`Stream::alloc`].
+    #[inline]
+    pub fn alloc_borrowed(&self, bytes: u64) -> Result<BorrowedBuffer<'_>, AllocError> {
+        let pool = scoped_pool(&self.shared);
+        let served = self.shared.serve(bytes, self.id, pool)?;
+        Ok(BorrowedBuffer::new(&*self.shared, served, bytes, self.id, pool))
+    }
+
     /// A buffer of `bytes` from a private pool.
     ///
     /// # Errors
@@ -58,8 +70,8 @@ impl Stream {
 
     #[inline]
     fn alloc_from(&self, bytes: u64, pool: PoolId) -> Result<DeviceBuffer, AllocError> {
-        let (block, address) = self.shared.serve(bytes, self.id, pool)?;
-        Ok(DeviceBuffer::new(Arc::clone(&self.shared), block, address, bytes, self.id, pool))
+        let served = self.shared.serve(bytes, self.id, pool)?;
+        Ok(DeviceBuffer::new(Arc::clone(&self.shared), served, bytes, self.id, pool))
     }
 }
 
@@ -67,6 +79,15 @@ impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Stream({})", self.id.0)
     }
+}
+
+/// What a request got.
+#[derive(Clone, Copy)]
+pub(super) struct ServedBlock {
+    pub block: BlockId,
+    pub address: Address,
+    /// It is another stream's, so its free waits for a fence.
+    pub lent: bool,
 }
 
 impl Shared {
@@ -77,8 +98,23 @@ impl Shared {
         bytes: u64,
         stream: StreamId,
         pool: PoolId,
+    ) -> Result<ServedBlock, AllocError> {
+        let mut lent = false;
+        let note = |inner: &mut Inner, block, _| lent = inner.heap.is_used(block);
+        let (block, address) = self.serve_noting(bytes, stream, pool, note)?;
+        Ok(ServedBlock { block, address, lent })
+    }
+
+    /// The same; `note` is called with the block under the lock that handed it out.
+    #[inline]
+    pub(super) fn serve_noting(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+        pool: PoolId,
+        note: impl FnOnce(&mut Inner, BlockId, Address),
     ) -> Result<(BlockId, Address), AllocError> {
-        match self.alloc(bytes, stream, pool, tags::current()) {
+        match self.alloc(bytes, stream, pool, tags::current(), note) {
             Output::Served { block, address, .. } => {
                 self.hooks.block(|| BlockEvent { is_alloc: true, address, bytes, stream });
                 Ok((block, address))

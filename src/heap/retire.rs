@@ -51,6 +51,13 @@ impl Heap {
         Output::Quiet
     }
 
+    /// Whether a live block is used by another stream than its own, so that its free wants a fence.
+    #[inline]
+    #[must_use]
+    pub fn is_used(&self, id: BlockId) -> bool {
+        self.blocks.holds(id.index, id.generation) && self.blocks[id.index].used
+    }
+
     /// Whether a private pool has no users left.
     #[must_use]
     pub fn is_retired(&self, pool: PoolId) -> bool {
