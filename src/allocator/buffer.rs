@@ -1,7 +1,8 @@
 //! Buffer: a block of device memory that goes back when it is dropped.
 //!
 //! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and never waits: for the
-//! device, a fence is recorded where other streams used the block, and that does not block.
+//! device, a fence is recorded where other streams used the block, and that does not block. Only a block of a private
+//! pool without users gives its idle memory back at once, for which a driver may wait.
 
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
