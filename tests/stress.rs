@@ -21,12 +21,14 @@ use blockyard::allocator::{
 use blockyard::device::random::Random;
 use blockyard::device::{CallKind, Device, FencePolicy, Refusals, SimConfig, SimDevice};
 use blockyard::policy::presets;
-use blockyard::vocab::{Address, Fault, GIB, KIB, MIB};
+use blockyard::vocab::{Address, Fault, KIB, MIB};
 use live::{Held, Live};
 use shared::SharedDevice;
 
 const THREADS: u64 = 8;
 const MOST_HELD: usize = 48;
+/// What the device has. The threads hold two thirds of it, give or take.
+const CAPACITY: u64 = 512 * MIB;
 const FAULT: Fault = Fault::Driver(719);
 
 type Sim = SharedDevice<SimDevice>;
@@ -77,7 +79,7 @@ impl World {
         };
         let per_million = [0, 2_000, 50_000][random.below(3) as usize];
         let refusals = Refusals::default().and_random(seed, per_million, kinds, fault);
-        let config = SimConfig { fences, refusals, ..SimConfig::with_capacity(GIB) };
+        let config = SimConfig { fences, refusals, ..SimConfig::with_capacity(CAPACITY) };
         let device = Sim::new(SimDevice::new(config));
         let config = Config { record: 64, ..Config::with_policy(presets::named(preset).unwrap()) };
         let allocator = CachingAllocator::new(device.clone(), config);
@@ -137,8 +139,8 @@ impl<'a> Worker<'a> {
 
     fn bytes(&mut self) -> u64 {
         match self.random.below(16) {
-            0 => self.random.below(64 * MIB) + 1,
-            1..4 => self.random.below(8 * MIB) + 1,
+            0 => self.random.below(16 * MIB) + 1,
+            1..4 => self.random.below(4 * MIB) + 1,
             _ => self.random.below(64 * KIB) + 1,
         }
     }
@@ -250,7 +252,7 @@ impl<'a> Worker<'a> {
 
     /// The pool lives on in scopes and is retired with the last of them.
     fn renew_pool(&mut self) {
-        if self.random.chance(100_000) {
+        if self.random.chance(5_000) {
             self.pool = self.world.allocator.private_pool();
         } else {
             self.pool.empty_cache();
@@ -261,11 +263,12 @@ impl<'a> Worker<'a> {
         match self.capture.take() {
             Some(capture) if self.random.chance(500_000) => capture.finish(),
             Some(capture) => capture.abort(),
+            None if self.random.chance(900_000) => {}
             None => {
                 count(&self.world.counts.captures);
                 self.capture = Some(self.pool.capture());
                 // Not for long: nobody is rescued meanwhile.
-                (0..20).for_each(|_| self.alloc());
+                (0..10).for_each(|_| self.alloc());
                 self.capture();
             }
         }
@@ -277,7 +280,8 @@ impl<'a> Worker<'a> {
         match self.random.below(4) {
             0 => drop(allocator.empty_cache()),
             1 => {
-                let limit = self.random.chance(500_000).then(|| GIB / 2 + self.random.below(GIB));
+                let limit =
+                    self.random.chance(500_000).then(|| CAPACITY / 2 + self.random.below(CAPACITY));
                 allocator.set_limit(limit);
             }
             _ => drop(Some(allocator.release_at_least(self.random.below(64 * MIB)))),
@@ -289,13 +293,13 @@ impl<'a> Worker<'a> {
         match self.random.below(8) {
             0 => allocator.audit().unwrap(),
             // What another thread is just giving back still counts.
-            1 => assert!(allocator.memory_reserved() <= 2 * GIB),
+            1 => assert!(allocator.memory_reserved() <= 2 * CAPACITY),
             2 => allocator.push_statistics(),
             3 => drop(allocator.pop_statistics()),
             4 => assert!(allocator.records().0.len() <= 64),
-            5 => assert!(allocator.largest_possible_allocation(self.own) <= GIB),
-            6 => assert!(allocator.stats().allocated_bytes() <= GIB),
-            _ => assert!(allocator.releasable_bytes() <= GIB),
+            5 => assert!(allocator.largest_possible_allocation(self.own) <= CAPACITY),
+            6 => assert!(allocator.stats().allocated_bytes() <= CAPACITY),
+            _ => assert!(allocator.releasable_bytes() <= CAPACITY),
         }
     }
 
@@ -319,11 +323,11 @@ fn comes_to_nothing(world: &World) {
     for _ in 0..1000 {
         allocator.empty_cache();
         allocator.audit().unwrap();
-        if device.get().free() == Some(GIB) {
+        if device.get().free() == Some(CAPACITY) {
             break;
         }
     }
-    assert_eq!((allocator.memory_reserved(), device.get().free()), (0, Some(GIB)));
+    assert_eq!((allocator.memory_reserved(), device.get().free()), (0, Some(CAPACITY)));
     // Address space that the device refused to take back, or to fill, is kept and known.
     let ranges = allocator.view().segments.len() as u64;
     assert_eq!(balance(device), (0, ranges, 0), "segments, ranges, pages that the device misses");

@@ -2,7 +2,8 @@
 //!
 //! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and
 //! never waits: for the device, a fence is recorded where other streams used the block, and that
-//! does not block.
+//! does not block. Only a block of a private pool without users gives its idle memory back at
+//! once, for which a driver may wait.
 //!
 //! Every buffer keeps its allocator alive. A counted one does so with two atomic operations, a
 //! quarter of a pair that the cache serves; a borrowed one by its lifetime, for nothing.

@@ -242,7 +242,8 @@ impl CachingAllocator {
         self.shared.hooks.on_out_of_memory(std::sync::Arc::new(observer));
     }
 
-    /// Calls `hook` with every block handed out and given back.
+    /// Calls `hook` with every block handed out and given back, before its address can be handed out again. A hook
+    /// that panics over a free loses none; one that panics over a new block leaves it allocated.
     pub fn on_block(&self, hook: impl Fn(BlockEvent) + Send + Sync + 'static) {
         self.shared.hooks.on_block(std::sync::Arc::new(hook));
     }
