@@ -1,10 +1,10 @@
 //! Buffer: a block of device memory that goes back when it is dropped.
 //!
-//! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and never waits: for the
-//! device, a fence is recorded where other streams used the block, and that does not block.
+//! It carries its block's id, so giving it back needs no look-up. **C3** dropping it frees once and never waits:
+//! for the device, a fence is recorded where other streams used the block, and that does not block.
 //!
-//! Every buffer keeps its allocator alive. A counted one does so with two atomic operations, a quarter of a pair that the
-//! cache serves; a borrowed one by its lifetime, for nothing.
+//! Every buffer keeps its allocator alive. A counted one does so with two atomic operations, a quarter of a pair
+//! that the cache serves; a borrowed one by its lifetime, for nothing.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};

@@ -1,6 +1,7 @@
 //! Raw: blocks by address, for callers that cannot hold a buffer: a C interface, plug-ins.
 //!
-//! Dearer than borrowed buffers by one hash table look-up under the lock; in return every wrong free is refused with a reason.
+//! Dearer than borrowed buffers by one hash table look-up under the lock; in return every wrong free is refused
+//! with a reason.
 
 use hashbrown::hash_map::Entry;
 
