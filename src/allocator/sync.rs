@@ -93,8 +93,8 @@ mod modelled {
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    fn sound<T>(result: Result<T, loom::sync::PoisonError<T>>) -> T {
-        result.unwrap_or_else(loom::sync::PoisonError::into_inner)
+    fn sound<T>(result: Result<T, std::sync::PoisonError<T>>) -> T {
+        result.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub(crate) struct Lock<T>(loom::sync::Mutex<T>);
