@@ -243,7 +243,8 @@ impl<'a, W: Watch> Player<'a, W> {
             Driver::Simulated { capacity } => {
                 let scripted = trace.events.iter().any(|event| event.kind == Kind::FreeCompleted);
                 let fences = if scripted { FencePolicy::Scripted } else { setup.fences };
-                World::Simulated(Box::new(simulated(capacity, fences, &warm)))
+                let config = SimConfig { capacity, fences, ..SimConfig::default() };
+                World::Simulated(Box::new(SimDevice::new(config)))
             }
         };
         let mut player = Self {
@@ -279,7 +280,12 @@ impl<'a, W: Watch> Player<'a, W> {
     fn seed(&mut self) -> Result<(), ReplayError> {
         let mut sink = (&mut self.stats, &mut self.watch);
         for segment in &self.warm.segments {
-            let ids = self.heap.seed(segment, &mut sink).map_err(ReplayError::Layout)?;
+            segment.check().map_err(ReplayError::Layout)?;
+            let placed = match &mut self.world {
+                World::Simulated(device) => warm::place(segment, device.as_mut())?,
+                World::Recorded(_) => segment.clone(),
+            };
+            let ids = self.heap.seed(&placed, &mut sink).map_err(ReplayError::Layout)?;
             for (block, id) in segment.live.iter().zip(ids) {
                 self.before.insert(block.address, id);
                 self.next_ticket = self.next_ticket.max(block.ticket.0 + 1);
@@ -650,16 +656,6 @@ impl<'a, W: Watch> Player<'a, W> {
         }
         Ok(())
     }
-}
-
-/// A simulated device on which the segments from before the recording are taken.
-fn simulated(capacity: Option<u64>, fences: FencePolicy, warm: &Warm) -> SimDevice {
-    let config = SimConfig { capacity, fences, ..SimConfig::default() };
-    let mut device = SimDevice::new(config);
-    for segment in &warm.segments {
-        device.perform(Want::Reserve { bytes: segment.bytes });
-    }
-    device
 }
 
 /// The device's memory as an out-of-memory entry tells it: reserved then, and free on the device then.
