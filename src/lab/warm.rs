@@ -191,7 +191,8 @@ impl<'a> Past<'a> {
         let mut open: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (index, &start) in starts.iter().enumerate() {
             let tenant = self.live[&start];
-            let least = start + size::round(self.policy, tenant.requested.max(1));
+            let most = tenant.requested.clamp(1, size::IMPOSSIBLE);
+            let least = start.saturating_add(size::round(self.policy, most));
             let mut end = if tenant.bytes > 0 { start + tenant.bytes } else { least };
             if tenant.bytes == 0
                 && let Some((home, home_end)) = self.home_of(start)

@@ -5,7 +5,7 @@
 //! `fuzz/fuzz_targets/` and `tools/tests/corpora.rs`. Never knows where its bytes come from.
 
 use blockyard::lab::fuzzing::{Arena, Duel, NEWEST, Op, heap_inputs};
-use blockyard::lab::{Player, Setup};
+use blockyard::lab::{Player, Setup, live_peak};
 use blockyard::policy::presets;
 use blockyard::policy::settings::{
     Effective, Said, SettingsError, from_file_text, parse, parse_own, policy_from, validate,
@@ -111,7 +111,7 @@ fn replays(recording: &Recording, trace: &DeviceTrace, setup: Setup) {
     let played = Player::new(recording, trace, setup, ()).and_then(|mut player| {
         while player.run(1 << 12)? {}
         player.heap().audit().unwrap_or_else(|violation| panic!("{violation}"));
-        Ok(())
+        Ok(live_peak(trace, player.warm()))
     });
     if let Err(error) = played {
         refused(&error.to_string());
