@@ -49,12 +49,7 @@ fn play(recording: &Recording, policy: blockyard::policy::Policy) {
 fn training(events: usize) -> Recording {
     let mut rng = Rng::new(7);
     let layers: Vec<u64> = (0..200).map(|_| log_uniform(&mut rng, 32 << 20)).collect();
-    let mut trace = DeviceTrace {
-        device: 0,
-        events: Vec::with_capacity(events),
-        allocations: 0,
-        segments: Vec::new(),
-    };
+    let mut trace = DeviceTrace { events: Vec::with_capacity(events), ..DeviceTrace::default() };
     while trace.events.len() < events {
         let longer = rng.between(4, 8);
         let mut live = Vec::new();

@@ -1,6 +1,7 @@
 //! Exhaustion: every sequence of up to six operations on tiny policies, against the twin.
 //!
-//! Small alphabets, each with the sizes that its policy is touchy about. Whatever six steps can reach is reached.
+//! Small alphabets, each with the sizes that its policy is touchy about. Whatever six steps can
+//! reach is reached.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use blockyard::lab::fuzzing::{Arena, Duel, NEWEST, Op, policies};
@@ -9,7 +10,8 @@ use blockyard::vocab::KIB;
 
 const DEPTH: u32 = 6;
 
-/// Tries every operation after those already done, each on a duel of its own. Duels are replayed, not copied.
+/// Tries every operation after those already done, each on a duel of its own. Duels are replayed,
+/// not copied.
 fn explore(policy: &Policy, arena: Arena, alphabet: &[Op], done: &mut Vec<Op>, ends: &mut u64) {
     if done.len() == DEPTH as usize {
         *ends += 1;

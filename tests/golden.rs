@@ -1,6 +1,7 @@
 //! Golden reports: the text of an out-of-memory error, for each cause.
 //!
-//! The text is the interface: `tests/golden` holds it to the letter. `BLOCKYARD_BLESS=1` writes it anew.
+//! The text is the interface: `tests/golden` holds it to the letter. `BLOCKYARD_BLESS=1` writes it
+//! anew.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
@@ -49,7 +50,8 @@ fn capacity() {
     compare(&rig.fail(6000), Verdict::Capacity);
 }
 
-/// The fence could not be recorded, and the driver still refuses: nobody can say when the memory is free.
+/// The fence could not be recorded, and the driver still refuses: nobody can say when the memory is
+/// free.
 #[test]
 fn awaiting_free() {
     let refusals =

@@ -1,7 +1,8 @@
 //! Model: the heap against the naive twin, over seeds and swarm weights.
 //!
-//! After every step: the same addresses, figures and layout, every invariant, and statistics that equal a recount.
-//! `BLOCKYARD_SEEDS` widens the campaign. A run that fails is shrunk to a few operations and printed as a test.
+//! After every step: the same addresses, figures and layout, every invariant, and statistics that
+//! equal a recount. `BLOCKYARD_SEEDS` widens the campaign. A run that fails is shrunk to a few
+//! operations and printed as a test.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -44,7 +45,8 @@ fn size(rng: &mut Rng, policy: &Policy, style: u64, unit: u64) -> u64 {
     }
 }
 
-/// The run that a seed names. Swarm: each run switches some operations off and lets others run wild.
+/// The run that a seed names. Swarm: each run switches some operations off and lets others run
+/// wild.
 fn run_of(seed: u64, steps: u64) -> Run {
     let mut rng = Rng::new(seed);
     let all = policies();
@@ -96,7 +98,8 @@ fn play(run: &Run, ops: &[Op]) -> Result<Duel, String> {
     played.unwrap_or_else(|_| Err("a panic".into()))
 }
 
-/// Fewer operations that still differ: whole stretches are left out while that keeps the difference.
+/// Fewer operations that still differ: whole stretches are left out while that keeps the
+/// difference.
 fn shrink(run: &Run) -> Vec<Op> {
     let mut ops = run.ops.clone();
     let mut stretch = ops.len() / 2;
@@ -170,7 +173,8 @@ fn heap_and_twin_agree_and_every_open_rung_is_climbed() {
     }
 }
 
-/// A run with an operation that differs by construction is shrunk to it: the shrinker itself is tried.
+/// A run with an operation that differs by construction is shrunk to it: the shrinker itself is
+/// tried.
 #[test]
 fn a_shrunk_run_can_be_pasted_and_replayed() {
     let run = run_of(9, 40);

@@ -1,9 +1,10 @@
 //! Simulation: worlds of logical threads, streams and faults around one heap, with the judge on.
 //!
-//! Each thread holds at most one want; a seeded scheduler decides who goes on, and when answers come in. After
-//! every input the heap is audited. What must hold: nobody waits for ever, nobody runs out of memory while
-//! there is some, nothing is handed out twice or under unfinished work, and in the end everything goes back.
-//! `BLOCKYARD_SEEDS` widens the campaign; `BLOCKYARD_SEED` tells one world step by step.
+//! Each thread holds at most one want; a seeded scheduler decides who goes on, and when answers
+//! come in. After every input the heap is audited. What must hold: nobody waits for ever, nobody
+//! runs out of memory while there is some, nothing is handed out twice or under unfinished work,
+//! and in the end everything goes back. `BLOCKYARD_SEEDS` widens the campaign; `BLOCKYARD_SEED`
+//! tells one world step by step.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Oracle: statistics that are folded from changes equal a recount of the heap, after every event of whole workloads.
+//! Oracle: statistics that are folded from changes equal a recount of the heap, after every event
+//! of whole workloads.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;

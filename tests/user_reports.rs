@@ -1,7 +1,8 @@
 //! User reports: what people met with PyTorch's allocator, as checks.
 //!
-//! Each test is one acceptance check (K..): the preset `pytorch` must do what PyTorch did, with its figures; ours
-//! must do what the person wanted, or say by name why not. Sizes are MiB unless a name says otherwise.
+//! Each test is one acceptance check (K..): the preset `pytorch` must do what PyTorch did, with its
+//! figures; ours must do what the person wanted, or say by name why not. Sizes are MiB unless a
+//! name says otherwise.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;

@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 3; }
-cargo build --quiet --release -p blockyard-benches --bin count
+cargo build --quiet --release --manifest-path benches/Cargo.toml --bin count
 count=${CARGO_TARGET_DIR:-target}/release/count
 pairs=${PAIRS:-20000}
 [ $# -gt 0 ] || set -- hit cut mixed

@@ -1,9 +1,10 @@
 //! Climb: the way from a request that the cache did not serve to a block, or to out-of-memory.
 //!
-//! The policy's ladder is data; this file climbs it. An [`Errand`] is one climb (or trim, or row of fences) and
-//! survives between a want and its answer. **L1** rungs only rise between answers; an errand at the top begins
-//! again at the bottom only when another one has opened something meanwhile. **L2** out-of-memory is said only
-//! after every open rung, with nothing in flight. See Note [Landings and openings].
+//! The policy's ladder is data; this file climbs it. An [`Errand`] is one climb (or trim, or row of
+//! fences) and survives between a want and its answer. **L1** rungs only rise between answers; an
+//! errand at the top begins again at the bottom only when another one has opened something
+//! meanwhile. **L2** out-of-memory is said only after every open rung, with nothing in flight. See
+//! Note [Landings and openings].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -124,7 +125,8 @@ const TRIM_ALL: [Rung; 2] = [Rung::Wait, Rung::EvictAll];
 const TRIM_POOL: [Rung; 1] = [Rung::EvictAll];
 
 impl Heap {
-    /// Begins a climb. Where nothing is pending the first two rungs were already done by the caller.
+    /// Begins a climb. Where nothing is pending the first two rungs were already done by the
+    /// caller.
     #[cold]
     pub(super) fn start(
         &mut self,
@@ -133,9 +135,6 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Output {
         let mut errand = Errand::alloc(ticket, request);
-        if self.policy.refuses(request.size, self.total) {
-            return self.fail(errand, request, sink);
-        }
         errand.openings = self.openings;
         if self.fences.is_idle() && self.policy.ladder.rung(1) == Some(Rung::Search) {
             errand.rise(Rung::Poll, RungOutcome::Nothing);
@@ -284,8 +283,9 @@ impl Heap {
         }
     }
 
-    /// Polls, or waits for, each stream that pending frees wait for, in stream order. Only recorded fences can be
-    /// asked about; before a wait, what is not recorded and not being recorded is recorded here.
+    /// Polls, or waits for, each stream that pending frees wait for, in stream order. Only recorded
+    /// fences can be asked about; before a wait, what is not recorded and not being recorded is
+    /// recorded here.
     fn ask_streams(
         &mut self,
         errand: &mut Errand,
@@ -376,8 +376,9 @@ impl Heap {
 
 // Note [Landings and openings]
 //
-// Whatever was asked of the driver *lands* with its answer; parked errands look again after every landing. A
-// landing that left something for others to take is an *opening* too: memory given back or left cached, a fence
-// recorded. Only openings send an errand back to the bottom. If refusals did so as well, two requests that both
-// cannot be served would send each other back for ever. The one thing that a refusal frees is its share of the
-// limit; an errand that only such shares hold back is parked on its rung and goes on from there.
+// Whatever was asked of the driver *lands* with its answer; parked errands look again after every
+// landing. A landing that left something for others to take is an *opening* too: memory given back
+// or left cached, a fence recorded. Only openings send an errand back to the bottom. If refusals
+// did so as well, two requests that both cannot be served would send each other back for ever. The
+// one thing that a refusal frees is its share of the limit; an errand that only such shares hold
+// back is parked on its rung and goes on from there.

@@ -72,6 +72,7 @@ impl Heap {
         self.land();
         match answer {
             Answer::Granted { base } => {
+                self.open();
                 self.reserved += bytes;
                 let slot = self.add_segment(base.0, bytes, request.lists, 0, State::Free);
                 sink.observe(Change::SegmentAllocated {
@@ -92,8 +93,9 @@ impl Heap {
         }
     }
 
-    /// Maps the next gap of the lowest run of address space that can hold the request, or reserves a range.
-    /// Source of the rule: PyTorch's `find_expandable_block` and `try_allocate_expandable_block`.
+    /// Maps the next gap of the lowest run of address space that can hold the request, or reserves
+    /// a range. Source of the rule: PyTorch's `find_expandable_block` and
+    /// `try_allocate_expandable_block`.
     fn map_more(&mut self, errand: &mut Errand, request: &Request, page: u64) -> Step {
         let run = self.run_for(request, page);
         if self.policy.limit_check == LimitCheck::Exact {
@@ -127,8 +129,8 @@ impl Heap {
         Step::Want(Want::Map { base: Address(self.blocks[gap].address), bytes, page })
     }
 
-    /// The head of the lowest run of unmapped and free blocks that can hold the request: an unmapped block, or
-    /// the free block before it; and the bytes of the pages that it lacks.
+    /// The head of the lowest run of unmapped and free blocks that can hold the request: an
+    /// unmapped block, or the free block before it; and the bytes of the pages that it lacks.
     fn run_for(&self, request: &Request, page: u64) -> Option<(u32, u64)> {
         let usable = |slot: u32| {
             slot != NONE && matches!(self.blocks[slot].state, State::Free | State::Unmapped)
@@ -176,18 +178,21 @@ impl Heap {
             _ => None,
         };
         if let Some((base, bytes)) = granted {
+            self.open();
+            errand.openings += 1;
             let slot = self.add_segment(base.0, bytes, request.lists, page, State::Unmapped);
             self.shelve_unmapped(slot);
             return self.map_more(errand, request, page);
         }
         match answer {
-            // Many streams and pools have ranges and address space is short: be frugal, then ask for the least.
+            // Many streams and pools have ranges and address space is short: be frugal, then ask
+            // for the least.
             Answer::Refused(Fault::OutOfMemory) => {
                 let frugal = grow::frugal_range_bytes(page, request.size);
                 let least = request.size.next_multiple_of(page);
                 match [frugal, least].into_iter().find(|&less| less < bytes) {
                     Some(less) => self.want_range(errand, less),
-                    None => Step::Next(RungOutcome::Refused(Fault::OutOfMemory)),
+                    None => Step::Next(RungOutcome::Refused(Fault::OutOfAddresses)),
                 }
             }
             Answer::Refused(fault) => Step::Broken(fault),
@@ -228,12 +233,12 @@ impl Heap {
         });
         self.blocks[slot].state = State::Free;
         self.merge_free(slot);
+        self.open();
+        errand.openings += 1;
         if self.blocks[slot].size >= request.size {
             return Step::Served(slot);
         }
         self.shelve(slot);
-        self.open();
-        errand.openings += 1;
         self.map_more(errand, request, page)
     }
 

@@ -1,8 +1,8 @@
 //! Reclaim: giving idle memory back to the driver.
 //!
-//! **V1** only idle memory is named: whole segments with one free block, and whole pages inside free blocks. An
-//! eviction is planned at once and carried out one driver call at a time; a block that was taken in the
-//! meantime is passed over, because its id is stale (**A1**).
+//! **V1** only idle memory is named: whole segments with one free block, and whole pages inside
+//! free blocks. An eviction is planned at once and carried out one driver call at a time; a block
+//! that was taken in the meantime is passed over, because its id is stale (**A1**).
 
 use alloc::vec::Vec;
 
@@ -73,7 +73,8 @@ impl Heap {
             }
         }
         let mut want = self.next_departure(&mut eviction);
-        // While calls were under way others may have taken parts of what was planned: the rest goes as well.
+        // While calls were under way others may have taken parts of what was planned: the rest goes
+        // as well.
         if want.is_none()
             && answered
             && rung == Rung::EvictAll
@@ -120,8 +121,9 @@ impl Heap {
         Some(eviction)
     }
 
-    /// Idle segments of the default pool's large side by age: passes release everything at or above the average
-    /// age until the target is met. Source of the rule: PyTorch's `garbage_collect_cached_blocks`.
+    /// Idle segments of the default pool's large side by age: passes release everything at or above
+    /// the average age until the target is met. Source of the rule: PyTorch's
+    /// `garbage_collect_cached_blocks`.
     fn plan_by_age(&self) -> Option<Eviction> {
         let limit = self.limit.filter(|_| self.collects)?;
         let target = evict::collect_target(&self.policy, limit, self.reserved);
@@ -204,8 +206,8 @@ impl Heap {
         eviction
     }
 
-    /// Whether the pool's idle memory may go back to the driver: private pools give only when no user is left, or
-    /// the policy says otherwise.
+    /// Whether the pool's idle memory may go back to the driver: private pools give only when no
+    /// user is left, or the policy says otherwise.
     #[must_use]
     pub fn gives(&self, pool: PoolId) -> bool {
         pool == PoolId::DEFAULT

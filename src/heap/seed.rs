@@ -40,7 +40,12 @@ pub struct SeedBlock {
     pub requested: u64,
     /// Names it.
     pub ticket: Ticket,
+    /// Given back already; what it waits for is not known, so it waits for good.
+    pub awaiting: bool,
 }
+
+/// Stands for whatever a seeded block waits for.
+const UNKNOWN_STREAM: StreamId = StreamId(u32::MAX);
 
 impl SeedSegment {
     /// Whether it can be: sizes and addresses of whole units, pages on their borders, blocks inside.
@@ -153,6 +158,24 @@ impl Heap {
         Ok(ids)
     }
 
+    /// A seeded block that was given back already.
+    fn await_unknown(
+        &mut self,
+        slot: u32,
+        seed: &SeedBlock,
+        class: Class,
+        sink: &mut impl Observe,
+    ) {
+        let SeedBlock { ticket, address, bytes, .. } = *seed;
+        let oversize = bytes >= self.policy.max_split;
+        let address = Address(address);
+        sink.observe(Change::FreeRequested { ticket, address, bytes, class, oversize });
+        let block = &mut self.blocks[slot];
+        block.state = State::Draining;
+        block.fences = 1;
+        self.fences.enqueue(UNKNOWN_STREAM, slot);
+    }
+
     /// Cuts the live blocks out of a free one that stands in no list.
     fn seed_blocks(
         &mut self,
@@ -183,6 +206,9 @@ impl Heap {
                 class,
                 oversize: seed.bytes >= self.policy.max_split,
             });
+            if seed.awaiting {
+                self.await_unknown(slot, seed, class, sink);
+            }
             ids.push(self.id(slot));
             match rest {
                 Some(rest) => slot = rest,

@@ -19,7 +19,7 @@ impl Heap {
         if bytes == 0 {
             return Output::Quiet;
         }
-        if bytes >= size::IMPOSSIBLE {
+        if bytes > self.most {
             return self.impossible(ticket, bytes, stream, pool, sink);
         }
         let rounded = size::round(&self.policy, bytes);
@@ -165,7 +165,7 @@ impl Heap {
         Output::Served { ticket, block: id, address }
     }
 
-    /// A size that cannot be meant: nothing is tried for it.
+    /// More than there could ever be, or a size that cannot be meant: nothing is tried for it.
     #[cold]
     fn impossible(
         &mut self,
@@ -175,10 +175,12 @@ impl Heap {
         pool: PoolId,
         sink: &mut impl Observe,
     ) -> Output {
+        let meant = bytes < size::IMPOSSIBLE;
+        let size = if meant { size::round(&self.policy, bytes) } else { bytes };
         let request = Request {
             bytes,
-            size: bytes,
-            segment_bytes: bytes,
+            size,
+            segment_bytes: if meant { grow::segment_bytes(&self.policy, size) } else { bytes },
             pool,
             class: Class::Large,
             stream,

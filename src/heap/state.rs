@@ -40,6 +40,8 @@ pub struct Heap {
     pub(super) policy: Policy,
     pub(super) total: Option<u64>,
     pub(super) limit: Option<u64>,
+    /// The largest request that is tried at all, in bytes.
+    pub(super) most: u64,
     pub(super) blocks: Slab<Block>,
     pub(super) segments: Slab<Segment>,
     pub(super) lists: Vec<Lists>,
@@ -71,6 +73,7 @@ impl Heap {
     pub fn new(policy: Policy, total: Option<u64>) -> Self {
         Self {
             limit: policy.limit(total),
+            most: policy.most(total),
             collects: policy.collects() && total.is_some(),
             searches_first: policy.ladder.rung(1) == Some(Rung::Search),
             policy,

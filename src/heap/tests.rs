@@ -106,7 +106,8 @@ fn fences_of_a_stream_are_recorded_one_after_the_other() {
     assert_eq!(want(alloc(&mut heap, 4, 20)), poll);
 }
 
-/// A request at the top parks while a fence is being recorded: it covers memory that nobody could wait for.
+/// A request at the top parks while a fence is being recorded: it covers memory that nobody could
+/// wait for.
 #[test]
 fn h5_an_unrecorded_fence_is_in_flight() {
     let mut heap = native(100);
@@ -182,7 +183,8 @@ fn l2_refusals_of_others_are_no_reason_to_begin_again() {
     assert!(heap.is_settled());
 }
 
-/// While one request empties the cache another takes a part of what was planned: the rest goes as well.
+/// While one request empties the cache another takes a part of what was planned: the rest goes as
+/// well.
 #[test]
 fn an_eviction_takes_what_is_left_of_a_block_that_was_cut() {
     let mut heap = heap(presets::blockyard(), 60);

@@ -1,8 +1,8 @@
 //! Fuzzing: the heap in doubt: against the twin, and against nonsense.
 //!
-//! Owns the duel of heap and twin over a list of operations ([`Duel`]), the policies that are tried ([`policies`])
-//! and the body of the fuzz target ([`heap_inputs`]). Asked by tests and fuzz targets. Never knows where its
-//! operations come from.
+//! Owns the duel of heap and twin over a list of operations ([`Duel`]), the policies that are tried
+//! ([`policies`]) and the body of the fuzz target ([`heap_inputs`]). Asked by tests and fuzz
+//! targets. Never knows where its operations come from.
 
 use super::rng::Rng;
 use super::twin::{Twin, first_difference};
@@ -15,8 +15,8 @@ use crate::vocab::{
     Want,
 };
 
-/// One thing a client does. Blocks are named by their place among those that live, oldest first, modulo their
-/// number; with none alive nothing happens. Sizes are bytes.
+/// One thing a client does. Blocks are named by their place among those that live, oldest first,
+/// modulo their number; with none alive nothing happens. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A request: bytes, stream, pool.
@@ -197,8 +197,8 @@ fn expect_quiet(output: &Output) -> Result<(), String> {
     }
 }
 
-/// Every policy that heap and twin are compared under, each with the unit that its sizes are made of, in bytes.
-/// With the small unit every number is tiny, so that rare paths are common.
+/// Every policy that heap and twin are compared under, each with the unit that its sizes are made
+/// of, in bytes. With the small unit every number is tiny, so that rare paths are common.
 #[must_use]
 pub fn policies() -> Vec<(&'static str, Policy, u64)> {
     let mut all = Vec::new();
@@ -264,7 +264,8 @@ const TINY_NAMES: [&str; 9] = [
     "tiny-blockyard",
 ];
 
-/// The body of the fuzz target: bytes as operations of a duel, or as inputs and answers that may make no sense.
+/// The body of the fuzz target: bytes as operations of a duel, or as inputs and answers that may
+/// make no sense.
 ///
 /// # Panics
 /// Where heap and twin differ, or an invariant does not hold.

@@ -191,13 +191,10 @@ impl Twin {
 
     /// Climbs the policy's ladder: the free block found, and how many bytes of it are wanted.
     fn climb(&mut self, bytes: u64, stream: StreamId, pool: PoolId) -> Option<(u64, u64)> {
-        if bytes >= size::IMPOSSIBLE {
+        if bytes > self.policy.most(self.capacity) {
             return None;
         }
         let rounded = size::round(&self.policy, bytes);
-        if self.policy.refuses(rounded, self.capacity) {
-            return None;
-        }
         let class = size::class(&self.policy, rounded);
         let home = Home { pool, class, stream };
         self.newest_pool = self.newest_pool.max(pool);

@@ -36,6 +36,8 @@ struct Home {
 #[derive(Clone, Copy, Debug)]
 struct Tenant {
     requested: u64,
+    /// Given back, and nothing says when that completes.
+    awaiting: bool,
     /// Its size where the final state shows it; else 0.
     bytes: u64,
     end: u64,
@@ -78,8 +80,10 @@ impl<'a> Past<'a> {
             let map = if segment.expandable { &mut past.mapped } else { &mut past.segments };
             map.insert(segment.address, home);
             for block in segment.blocks.iter().filter(|block| block.state != BlockState::Free) {
-                let &crate::trace::FinalBlock { requested, bytes, .. } = block;
-                past.live.insert(block.address, Tenant { requested, bytes, end: 0 });
+                let &crate::trace::FinalBlock { requested, bytes, state, .. } = block;
+                // With a history its entries say when a pending free completes.
+                let awaiting = trace.events.is_empty() && state == BlockState::AwaitingFree;
+                past.live.insert(block.address, Tenant { requested, awaiting, bytes, end: 0 });
             }
         }
         past
@@ -92,7 +96,10 @@ impl<'a> Past<'a> {
                 self.live.remove(&at);
             }
             Kind::FreeCompleted | Kind::Free => {
-                self.live.insert(at, Tenant { requested: event.bytes, bytes: 0, end: 0 });
+                self.live.insert(
+                    at,
+                    Tenant { requested: event.bytes, awaiting: false, bytes: 0, end: 0 },
+                );
             }
             Kind::SegmentAlloc => {
                 self.segments.remove(&at);
@@ -147,7 +154,14 @@ impl<'a> Past<'a> {
                 let Some(tenant) = live.remove(&address) else { continue };
                 ticket += 1;
                 let (bytes, requested) = (tenant.end - address, tenant.requested);
-                blocks.push(SeedBlock { address, bytes, requested, ticket: Ticket(ticket) });
+                let awaiting = tenant.awaiting;
+                blocks.push(SeedBlock {
+                    address,
+                    bytes,
+                    requested,
+                    ticket: Ticket(ticket),
+                    awaiting,
+                });
             }
             blocks
         };

@@ -1,18 +1,21 @@
 //! Diagnose: from the numbers of a failed request to the cause, in one word.
 //!
-//! Order of tests: what could never fit; what the driver refused against its own books; whether all free bytes
-//! together would do (then the cause is where they are, the larger figure first); else the limit or the device.
+//! Order of tests: what could never fit; what the driver refused against its own books; whether all
+//! free bytes together would do (then the cause is where they are, the larger figure first); else
+//! the limit or the device.
 
-use crate::vocab::{Report, RungOutcome, Verdict};
+use crate::vocab::{Fault, LARGEST_SEGMENT, Report, RungOutcome, Verdict};
 
 /// The cause. Reads every field of the report but `verdict`.
 #[must_use]
 pub fn verdict(report: &Report) -> Verdict {
     let cap = report.limit_bytes.into_iter().chain(report.device_bytes).min();
-    if report.rounded_bytes >= super::size::IMPOSSIBLE
-        || cap.is_some_and(|cap| report.rounded_bytes > cap)
-    {
+    if report.rounded_bytes > LARGEST_SEGMENT || cap.is_some_and(|cap| report.rounded_bytes > cap) {
         return Verdict::ImpossibleSize;
+    }
+    let no_addresses = RungOutcome::Refused(Fault::OutOfAddresses);
+    if report.rungs.iter().any(|&(_, outcome)| outcome == no_addresses) {
+        return Verdict::Limit;
     }
     let refused =
         report.rungs.iter().any(|(_, outcome)| matches!(outcome, RungOutcome::Refused(_)));
@@ -38,8 +41,8 @@ pub fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A range elsewhere that would have served the request outright
-/// counts before any sum of fragments.
+/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A
+/// range elsewhere that would have served the request outright counts before any sum of fragments.
 fn where_the_free_bytes_are(report: &Report) -> Verdict {
     let room = report.room_bytes().unwrap_or(0);
     if report.withheld_bytes > 0 && room + report.withheld_bytes >= report.rounded_bytes {

@@ -28,8 +28,8 @@ pub const fn page_bytes(policy: &Policy, class: Class) -> Option<u64> {
     }
 }
 
-/// The address range to reserve for page-mapped memory on a device of `total` bytes: 9/8 of it, in whole
-/// pages, and never less than the request.
+/// The address range to reserve for page-mapped memory on a device of `total` bytes: 9/8 of it, in
+/// whole pages, and never less than the request.
 #[must_use]
 pub const fn range_bytes(total: u64, page: u64, rounded: u64) -> u64 {
     let wanted = total / 8 * 9;
@@ -37,7 +37,8 @@ pub const fn range_bytes(total: u64, page: u64, rounded: u64) -> u64 {
     bytes.next_multiple_of(page)
 }
 
-/// The address range to ask for where the whole one was refused: room for two such requests, and for some pages.
+/// The address range to ask for where the whole one was refused: room for two such requests, and
+/// for some pages.
 #[must_use]
 pub const fn frugal_range_bytes(page: u64, rounded: u64) -> u64 {
     let (some, two) = (FRUGAL_PAGES * page, rounded.saturating_mul(2));

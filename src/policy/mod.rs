@@ -101,11 +101,11 @@ impl Policy {
         }
     }
 
-    /// Whether a rounded request could not be served even if the device were empty, and need not be tried.
+    /// The largest request that is tried at all, in bytes.
     #[must_use]
-    pub fn refuses(&self, rounded: u64, total: Option<u64>) -> bool {
+    pub fn most(&self, total: Option<u64>) -> u64 {
         let cap = self.limit(total).into_iter().chain(total).min();
-        self.refuse_impossible && cap.is_some_and(|cap| rounded > cap)
+        cap.filter(|_| self.refuse_impossible).unwrap_or(u64::MAX).min(size::IMPOSSIBLE - 1)
     }
 
     /// Idle memory is released by age: PyTorch does so only when both a fraction and a threshold are set.

@@ -24,7 +24,7 @@ const CHUNK: usize = 64;
 const WORDS: usize = 52;
 
 /// The largest block the bins can hold, in bytes: 2 TiB less one unit.
-pub const MAX_BLOCK: u64 = UNIT * u32::MAX as u64;
+pub const MAX_BLOCK: u64 = crate::vocab::LARGEST_SEGMENT;
 
 /// A free block in the order of its bin: size in units, tie, slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,13 @@
 //! Fences: pending frees behind recorded points of streams.
 //!
-//! Owns, for each stream, the serials of its fences and the queue of blocks that wait. A later fence has a larger
-//! serial, so one comparison says whether it has passed, and a fence that was recorded covers every block with
-//! the same serial or a smaller one. **E1** a block is draining exactly while it stands in a queue.
+//! Owns, for each stream, the serials of its fences and the queue of blocks that wait. A later
+//! fence has a larger serial, so one comparison says whether it has passed, and a fence that was
+//! recorded covers every block with the same serial or a smaller one. **E1** a block is draining
+//! exactly while it stands in a queue.
 //!
 //! ```text
 //!   serials   1 .. passed .. recorded .. newest
-//!             done  | the device knows it | given to a block; at most one fence at a time is being recorded
+//!             done   | the device knows | given to blocks; one at a time is recorded
 //! ```
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -62,8 +63,8 @@ impl Fences {
         Serial(line.newest)
     }
 
-    /// Begins to record a fence behind everything that waits on `stream`: its serial. `None` where all of it is
-    /// recorded, or somebody is recording.
+    /// Begins to record a fence behind everything that waits on `stream`: its serial. `None` where
+    /// all of it is recorded, or somebody is recording.
     pub fn begin(&mut self, stream: StreamId) -> Option<Serial> {
         let line = self.lines.get_mut(&stream)?;
         let begins = line.newest > line.recorded && !line.recording;
@@ -93,8 +94,8 @@ impl Fences {
         self.lines.values().filter(|line| line.recording).count()
     }
 
-    /// Fences of `stream` up to `through` have passed: the next block whose fence that releases, if any.
-    /// Call until `None`.
+    /// Fences of `stream` up to `through` have passed: the next block whose fence that releases, if
+    /// any. Call until `None`.
     pub fn pass(&mut self, stream: StreamId, through: Serial) -> Option<u32> {
         let line = self.lines.get_mut(&stream)?;
         line.passed = line.passed.max(through.0.min(line.recorded));

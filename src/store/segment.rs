@@ -1,4 +1,5 @@
-//! Segment: memory obtained from the driver in one call, or an address range that pages are mapped into.
+//! Segment: memory obtained from the driver in one call, or an address range that pages are mapped
+//! into.
 //!
 //! **S1** its blocks tile it exactly. **S2** segments never overlap, but for
 //! one on its way out, whose addresses the driver may already have given away.
@@ -28,7 +29,8 @@ impl Segment {
         self.page != 0
     }
 
-    /// The whole pages inside `start..end`, as a range; empty (`start == end`) where there are none.
+    /// The whole pages inside `start..end`, as a range; empty (`start == end`) where there are
+    /// none.
     #[must_use]
     pub const fn pages_inside(&self, start: u64, end: u64) -> (u64, u64) {
         let first = self.base + (start - self.base).next_multiple_of(self.page);

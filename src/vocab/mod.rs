@@ -14,6 +14,7 @@ pub use change::{Change, Observe};
 pub use protocol::{Answer, Fault, Input, Order, Output, Target, Want};
 pub use report::{Human, OutOfMemory, Report, Rung, RungOutcome, Verdict};
 pub use units::{
-    Address, BlockId, Class, GIB, KIB, MIB, PoolId, SegmentId, Serial, StreamId, Ticket, UNIT,
+    Address, BlockId, Class, GIB, KIB, LARGEST_SEGMENT, MIB, PoolId, SegmentId, Serial, StreamId,
+    Ticket, UNIT,
 };
 pub use view::{BlockState, BlockView, HeapView, PoolUsage, SegmentView};

@@ -234,6 +234,8 @@ pub enum Answer {
 pub enum Fault {
     /// The driver has no memory left for this call.
     OutOfMemory,
+    /// No address range is left, though there may be memory.
+    OutOfAddresses,
     /// The driver failed for another reason; its own code.
     Driver(i32),
     /// No live block has this id: never allocated, or freed before.
@@ -250,6 +252,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfMemory => f.write_str("the device is out of memory"),
+            Self::OutOfAddresses => f.write_str("no address range is left"),
             Self::Driver(code) => write!(f, "the driver failed with code {code}"),
             Self::UnknownBlock => {
                 f.write_str("no live block has this id (never allocated, or already freed)")

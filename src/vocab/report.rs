@@ -84,7 +84,8 @@ pub enum RungOutcome {
     Closed,
 }
 
-/// The cause of an out-of-memory, in one word. The order of tests is documented at `policy::diagnose`.
+/// The cause of an out-of-memory, in one word. The order of tests is documented at
+/// `policy::diagnose`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Larger than the device or the limit could ever hold.
@@ -180,8 +181,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// What may still be taken from the driver: the limit, or else the device, less what is reserved.
-    /// `None`: neither is known.
+    /// What may still be taken from the driver: the limit, or else the device, less what is
+    /// reserved. `None`: neither is known.
     #[must_use]
     pub fn room_bytes(&self) -> Option<u64> {
         let cap = match (self.limit_bytes, self.device_bytes) {
@@ -197,6 +198,11 @@ impl Report {
         self.releasable_bytes + self.pinned_free_bytes
     }
 
+    fn lacks_addresses(&self) -> bool {
+        let none = RungOutcome::Refused(super::protocol::Fault::OutOfAddresses);
+        self.rungs.iter().any(|&(_, outcome)| outcome == none)
+    }
+
     /// The verdict as one sentence with its numbers.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -205,10 +211,18 @@ impl Report {
         let room = Human(self.room_bytes().unwrap_or(0));
         match self.verdict {
             Verdict::ImpossibleSize => match self.room_bytes() {
-                Some(room) if self.rounded_bytes < 1 << 60 => format!(
-                    "{wanted} are more than the {} that the device and its limit could ever give",
-                    Human(room + self.reserved_bytes)
-                ),
+                Some(room)
+                    if self.rounded_bytes < 1 << 60
+                        && self.rounded_bytes > room + self.reserved_bytes =>
+                {
+                    format!(
+                        "{wanted} are more than the {} that the device and its limit could ever give",
+                        Human(room + self.reserved_bytes)
+                    )
+                }
+                _ if self.rounded_bytes < 1 << 60 => {
+                    format!("{wanted} are more than 2 TiB, the largest segment there can be")
+                }
                 _ => format!("{wanted} is no size that a device has; an overflow in the caller?"),
             },
             Verdict::Capacity => format!(
@@ -249,6 +263,11 @@ impl Report {
                 "{} are free in other pools, pinned there by live blocks; pools do not lend",
                 Human(self.other_pool_free_bytes)
             ),
+            Verdict::Limit if self.lacks_addresses() => {
+                "no address range is left: every pool and stream of a page-mapped policy reserves its own; use fewer \
+                 streams, or whole segments"
+                    .to_string()
+            }
             Verdict::Limit => format!(
                 "the limit of {} leaves {room}; the device would still have {}",
                 Human(self.limit_bytes.unwrap_or(0)),
@@ -274,7 +293,8 @@ impl Report {
         self.cached_free_bytes() + self.awaiting_free_bytes
     }
 
-    /// The figures as rows: name, bytes, what they are. Rows that repeat another or say nothing are left out.
+    /// The figures as rows: name, bytes, what they are. Rows that repeat another or say nothing are
+    /// left out.
     fn rows(&self) -> Vec<(&'static str, Option<u64>, &'static str)> {
         let elsewhere =
             self.other_stream_free_bytes + self.other_class_free_bytes + self.other_pool_free_bytes;

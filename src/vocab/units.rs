@@ -15,6 +15,9 @@ pub const GIB: u64 = 1 << 30;
 /// multiple of it.
 pub const UNIT: u64 = 512;
 
+/// The largest segment or block there can be, in bytes: 2 TiB less one unit.
+pub const LARGEST_SEGMENT: u64 = UNIT * u32::MAX as u64;
+
 /// A device address in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Address(pub u64);

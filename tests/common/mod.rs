@@ -1,7 +1,7 @@
 //! Rig: a heap, its statistics and a simulated device under one hand, for tests that tell a story.
 //!
-//! Blocks are named by the story's own numbers. After every step the heap is audited and the statistics are
-//! compared with a recount.
+//! Blocks are named by the story's own numbers. After every step the heap is audited and the
+//! statistics are compared with a recount.
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
 use std::collections::BTreeMap;

@@ -100,7 +100,7 @@ pub struct Replay {
     #[arg(long)]
     pub continue_on_oom: bool,
     /// The recorded driver, and exit 4 unless every allocation lands at its recorded address.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["capacity", "driver", "continue_on_oom"])]
     pub expect_exact: bool,
     /// Write a snapshot of this moment (oom, peak, end, an event's number, marker:TEXT) that PyTorch's viewer opens.
     #[arg(long, value_name = "WHEN", requires = "output")]

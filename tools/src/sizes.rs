@@ -16,11 +16,17 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "m" | "mib" => MIB,
         "g" | "gib" => GIB,
         "t" | "tib" => 1 << 40,
+        "p" | "pib" => 1 << 50,
+        "e" | "eib" => 1 << 60,
         "kb" => 1_000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(format!("unit {unit:?} is unknown, expected KiB, MiB, GiB or TiB")),
+        _ => {
+            return Err(format!(
+                "unit {unit:?} is unknown, expected KiB, MiB, GiB, TiB, PiB or EiB"
+            ));
+        }
     };
     let expected =
         || format!("{text:?} is not a size, expected something like 24GiB, 512MiB or 1048576");
@@ -28,6 +34,9 @@ pub fn parse(text: &str) -> Result<u64, String> {
         return whole.checked_mul(scale).ok_or_else(|| format!("{text:?} is larger than 16 EiB"));
     }
     let value: f64 = number.parse().map_err(|_| expected())?;
+    if scale == 1 {
+        return Err(format!("{text:?} is not a whole number of bytes"));
+    }
     let bytes = value * scale as f64;
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(expected()) }
 }
@@ -47,9 +56,18 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
         }
-        for text in
-            ["", "GiB", "1.2.3G", "-1G", "12XB", "99999999999999999999", "17000000TiB", "1e9"]
-        {
+        for text in [
+            "",
+            "GiB",
+            "1.2.3G",
+            "-1G",
+            "12XB",
+            "99999999999999999999",
+            "17000000TiB",
+            "16EiB",
+            "1e9",
+            "0.1",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -46,7 +46,7 @@ fn the_example_fails_by_fragmentation_and_is_reproduced() {
     for part in [
         "all 3,787 allocations land at their recorded addresses",
         "9.00 GiB (reserved + free at the recorded out-of-memory)",
-        "verdict: fragmentation",
+        "cause: fragmentation: 1.89 GiB are free in the cache",
         "pinned free        1.89 GiB",
     ] {
         assert!(page.contains(part), "{part:?} is missing in\n{page}");
@@ -231,7 +231,9 @@ fn conversions_keep_what_the_replay_needs() {
     let csv = path("a.csv.zst");
     assert_eq!(code(&blockyard(&["convert", EXAMPLE, &csv, "-q"])), 0);
     let replayed = json(&["replay", &csv, "--json", "-q", "--capacity", "80GiB"]);
-    assert_eq!(replayed["results"][0]["allocs"], 3787);
+    assert_eq!(replayed["results"][0]["allocs"], 3788, "with the request that failed");
+    let again = json(&["replay", &csv, "--json", "-q", "--capacity", "9GiB"]);
+    assert_eq!(again["results"][0]["out_of_memory"]["verdict"], "fragmentation");
     let plan = path("plan.csv");
     assert_eq!(code(&blockyard(&["convert", &csv, &plan, "--to", "planner", "-q"])), 0);
     assert!(std::fs::read_to_string(&plan).unwrap().starts_with("id,lower,upper,size"));

@@ -92,7 +92,7 @@ impl Default for SimConfig {
             capacity: None,
             hidden: 0,
             space_base: Address(0x2000_0000_0000),
-            space_bytes: 16 << 40,
+            space_bytes: 96 << 40,
             granularity: 2 * MIB,
             placement: Placement::Lowest,
             costs: CostModel::default(),

@@ -136,6 +136,10 @@ fn find(ranges: &[Range], address: u64) -> Option<&Range> {
     ranges[..after].last().filter(|range| address < range.base + range.bytes)
 }
 
+/// A pixel covered by more than the first share is at least as dark as the second.
+const HARDLY: f32 = 0.004;
+const SEEN: f32 = 0.3;
+
 /// What a pixel has got so far: colour times cover, and cover.
 type Ink = [f32; 4];
 
@@ -167,7 +171,9 @@ fn paint(data: &AddressTimeData, ranges: &[Range], w: usize, h: usize) -> Raster
     for (pixel, ink) in pixels.iter_mut().zip(&inks).filter(|(_, ink)| ink[3] > 0.0) {
         let [red, green, blue, all] = *ink;
         let mean = Color((red / all) as u8, (green / all) as u8, (blue / all) as u8);
-        *pixel = pixel.mix(mean, f64::from(all.min(1.0)));
+        // Short lives among a million events must be seen at all.
+        let seen = if all > HARDLY { all.max(SEEN) } else { all };
+        *pixel = pixel.mix(mean, f64::from(seen.min(1.0)));
     }
     seams(&mut pixels, data, ranges, w, x);
     Raster { width: w, height: h, pixels }

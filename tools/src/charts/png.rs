@@ -162,7 +162,7 @@ fn words(
     let scaled = face.as_scaled(text::scale(face, font.size));
     let (mut x, y) = (text_area(at, text, font, anchor).x as f32, at.1.round() as f32);
     let mut before = None;
-    for glyph in text.chars().map(|c| scaled.glyph_id(c)) {
+    for glyph in text.chars().map(|c| text::glyph(&scaled, c)) {
         x += before.map_or(0.0, |left| scaled.kern(left, glyph));
         before = Some(glyph);
         let placed = glyph.with_scale_and_position(scaled.scale(), point(x, y));

@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use ab_glyph::{Font as _, FontRef, PxScale, ScaleFont as _};
+use ab_glyph::{Font as AnyFont, FontRef, GlyphId, PxScale, ScaleFont};
 use blockyard::vocab::report::Human;
 
 /// What an SVG asks of the viewer's machine: the first is ours, the others are as wide or narrower.
@@ -48,6 +48,14 @@ pub(super) fn scale(face: &FontRef<'_>, size: f64) -> PxScale {
     PxScale::from(size as f32 * face.height_unscaled() / em)
 }
 
+/// The glyph of a character; a question mark where the font has none.
+pub(super) fn glyph<F: AnyFont>(font: &impl ScaleFont<F>, c: char) -> GlyphId {
+    match font.glyph_id(c) {
+        GlyphId(0) => font.glyph_id('?'),
+        glyph => glyph,
+    }
+}
+
 /// How many pixels wide `text` is.
 #[must_use]
 pub fn width(text: &str, font: Font) -> f64 {
@@ -55,7 +63,7 @@ pub fn width(text: &str, font: Font) -> f64 {
     let scaled = face.as_scaled(scale(face, font.size));
     let mut before = None;
     let mut total = 0.0;
-    for glyph in text.chars().map(|c| scaled.glyph_id(c)) {
+    for glyph in text.chars().map(|c| glyph(&scaled, c)) {
         total += before.map_or(0.0, |left| scaled.kern(left, glyph)) + scaled.h_advance(glyph);
         before = Some(glyph);
     }

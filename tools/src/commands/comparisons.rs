@@ -18,7 +18,7 @@ pub(super) fn compare(subjects: &[Subject<'_>]) -> Result<Chart, Fail> {
     let outcomes: Vec<Outcome> =
         subjects.iter().map(|subject| subject.replay(None, true)).collect::<Result<_, _>>()?;
     let mut caption = first.caption("Reserved memory by policy", &outcomes[0], "");
-    caption.subtitle = format!("{}, {} policies", name(first), outcomes.len());
+    caption.subtitle = format!("{}, {}", name(first), plural(outcomes.len(), "policy", "policies"));
     caption.verdict = verdict(&outcomes);
     caption.alarm = outcomes.iter().any(|outcome| outcome.failure.is_some());
     let live = |sample: &Sample| (sample.event, sample.requested);
@@ -29,6 +29,10 @@ pub(super) fn compare(subjects: &[Subject<'_>]) -> Result<Chart, Fail> {
         capacity_bytes: capacity(first.trace, first.options.capacity).0,
         runs: outcomes.iter().map(run).collect(),
     }))
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn name(subject: &Subject<'_>) -> String {
@@ -65,11 +69,12 @@ pub(super) fn fleet(subject: &Subject<'_>) -> Result<Chart, Fail> {
         caption.get_or_insert_with(|| one.caption("Devices", &outcome, "side by side"));
     }
     let mut caption = caption.unwrap_or_default();
+    caption.subtitle = format!("{}, policy {}", name(subject), subject.effective.policy.name);
     let failed = devices.iter().filter(|device| device.failed).count();
     caption.alarm = failed > 0;
     caption.verdict = format!(
-        "{} devices at their out-of-memory or peak; {failed} ran out of memory",
-        devices.len()
+        "{} at their out-of-memory or peak; {failed} ran out of memory",
+        plural(devices.len(), "device", "devices")
     );
     Ok(Chart::Fleet(FleetData { caption, devices }))
 }

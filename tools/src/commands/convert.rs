@@ -1,14 +1,17 @@
 //! Convert: a recording in another format.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-use blockyard::trace::{Recording, file};
+use blockyard::lab::warm;
+use blockyard::policy::presets;
+use blockyard::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording, file};
 
 use super::pictures::Subject;
 use super::{
-    busiest, create, looks_as_recorded, policies, print, print_json, read, show_notices, snapshot,
-    warn,
+    busiest, create, looks_as_recorded, policies, print_json, read, say_which, show_notices,
+    snapshot, warn, written,
 };
 use crate::cli::{Convert, Target};
 use crate::fail::{Fail, cannot_write};
@@ -21,19 +24,13 @@ pub(super) fn run(arguments: &Convert) -> Result<(), Fail> {
     show_notices(&arguments.common, &arguments.from, &recording);
     let target = target(arguments)?;
     let path = &arguments.to_file;
+    let mut failed = false;
     match target {
-        Target::Trace => {
-            file::write(path, &recording).map_err(|error| Fail::BadInput(error.to_string()))?;
+        Target::Trace => compressed(path, |mut out| file::write_to(&mut out, &recording))?,
+        Target::Csv | Target::Planner => requests(arguments, &recording, target)?,
+        Target::PytorchJson | Target::PytorchPickle => {
+            failed = state(arguments, &recording, target)?;
         }
-        Target::Csv => {
-            let trace = busiest(&arguments.from, &recording, arguments.engine.device)?;
-            compressed(path, |mut out| write::csv::write(&recording, trace, &mut out))?;
-        }
-        Target::Planner => {
-            let trace = busiest(&arguments.from, &recording, arguments.engine.device)?;
-            compressed(path, |mut out| write::planner::write(trace, &mut out))?;
-        }
-        Target::PytorchJson | Target::PytorchPickle => state(arguments, &recording, target)?,
     }
     if arguments.common.json {
         return print_json(&serde_json::json!({
@@ -43,7 +40,67 @@ pub(super) fn run(arguments: &Convert) -> Result<(), Fail> {
             "events": recording.event_count(),
         }));
     }
-    print(format!("written to {}\n", path.display()).as_bytes())
+    written(path)?;
+    // The replay that gave the addresses stopped there: what was written is the state at its failure.
+    if failed { Err(Fail::OutOfMemory) } else { Ok(()) }
+}
+
+/// One device's requests as text: those from before a recording that began mid-run come first.
+fn requests(arguments: &Convert, recording: &Recording, target: Target) -> Result<(), Fail> {
+    let trace = busiest(&arguments.from, recording, arguments.engine.device)?;
+    say_which(&arguments.common, recording, trace, &arguments.engine);
+    if trace.events.is_empty() {
+        return Err(Fail::BadInput(format!(
+            "{}: no history in it, only the final state; expected a recording with events",
+            arguments.from.display()
+        )));
+    }
+    let trace = &with_past(trace);
+    let past = trace.allocations as usize - busiest_allocations(recording, trace.device);
+    if past > 0 {
+        let text = format!("{past} blocks from before the recording are allocated first");
+        warn(&arguments.common, &text);
+    }
+    compressed(&arguments.to_file, |mut out| match target {
+        Target::Csv => write::csv::write(recording, trace, &mut out),
+        _ => write::planner::write(trace, &mut out),
+    })
+}
+
+fn busiest_allocations(recording: &Recording, device: u32) -> usize {
+    let trace = recording.devices.iter().find(|trace| trace.device == device);
+    trace.map_or(0, |trace| trace.allocations as usize)
+}
+
+/// The trace with the blocks that were live before it as its first allocations.
+fn with_past(trace: &DeviceTrace) -> DeviceTrace {
+    let warm = warm::before(trace, &presets::pytorch());
+    let mut all = DeviceTrace { events: Vec::new(), ids: Vec::new(), ..trace.clone() };
+    let mut before = HashMap::new();
+    for segment in &warm.segments {
+        for block in &segment.live {
+            before.insert(block.address, all.allocations);
+            all.events.push(Event {
+                address: block.address,
+                bytes: block.requested,
+                allocation: all.allocations,
+                stream: segment.stream,
+                pool: segment.pool,
+                ..Event::new(Kind::Alloc)
+            });
+            all.allocations += 1;
+        }
+    }
+    all.events.extend(trace.events.iter().map(|event| {
+        let stranger = event.allocation == NO_ALLOCATION;
+        let known = before.get(&event.address).filter(|_| stranger && is_free(event.kind));
+        known.map_or(*event, |&allocation| Event { allocation, ..*event })
+    }));
+    all
+}
+
+const fn is_free(kind: Kind) -> bool {
+    matches!(kind, Kind::Free | Kind::FreeRequested | Kind::FreeCompleted)
 }
 
 /// What is to be written: as said, else as the suffix says.
@@ -71,8 +128,9 @@ fn target(arguments: &Convert) -> Result<Target, Fail> {
 }
 
 /// A snapshot: the recording's own where it has addresses, else what a replay makes of it.
-fn state(arguments: &Convert, recording: &Recording, target: Target) -> Result<(), Fail> {
+fn state(arguments: &Convert, recording: &Recording, target: Target) -> Result<bool, Fail> {
     let trace = busiest(&arguments.from, recording, arguments.engine.device)?;
+    let mut failed = false;
     let as_recorded = arguments.engine.policies.is_empty() && arguments.engine.capacity.is_none();
     let made = match write::recording_to_snapshot(recording) {
         Ok(made) if as_recorded => made,
@@ -96,6 +154,14 @@ fn state(arguments: &Convert, recording: &Recording, target: Target) -> Result<(
             let subject =
                 Subject { file: &arguments.from, recording, trace, effective, options: &options };
             let (outcome, tape) = snapshot::record(&subject, &When::End)?;
+            failed = !options.recorded && outcome.failure.is_some();
+            if let Some(failure) = outcome.failure.as_ref().filter(|_| failed) {
+                let text = format!(
+                    "the replay ran out of memory at event {}; what follows is left out",
+                    failure.event
+                );
+                warn(&arguments.common, &text);
+            }
             snapshot::snapshot(&subject, &outcome, tape)?
         }
         Err(error) => return Err(Fail::BadInput(format!("{}: {error}", arguments.from.display()))),
@@ -103,7 +169,8 @@ fn state(arguments: &Convert, recording: &Recording, target: Target) -> Result<(
     compressed(&arguments.to_file, |mut out| match target {
         Target::PytorchPickle => write::pickle::write(&made, &mut out),
         _ => made.to_json(out),
-    })
+    })?;
+    Ok(failed)
 }
 
 /// Writes through the compression that the suffix names.

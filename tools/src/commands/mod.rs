@@ -40,12 +40,21 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         }
         Command::Man => {
             let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command())
-                .render(&mut text)
-                .map_err(|error| Fail::Internal(error.to_string()))?;
+            manual(&mut text).map_err(|error| Fail::Internal(error.to_string()))?;
             print(&text)
         }
     }
+}
+
+/// The manual: the page of the binary, then one of each command.
+fn manual(out: &mut Vec<u8>) -> io::Result<()> {
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(out)?;
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        clap_mangen::Man::new(sub.clone()).render(out)?;
+    }
+    Ok(())
 }
 
 /// Prints to standard output; a reader who has gone away is not an error.
@@ -192,8 +201,42 @@ fn show_notices(common: &Common, file: &Path, recording: &Recording) {
     }
 }
 
-/// Creates a file that a user named.
-fn create(path: &Path) -> Result<io::BufWriter<std::fs::File>, Fail> {
+/// Creates a file that a user named; `-` is standard output.
+fn create(path: &Path) -> Result<Box<dyn Write>, Fail> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::BufWriter::new(io::stdout())));
+    }
     let file = std::fs::File::create(path).map_err(|error| cannot_write(path, error))?;
-    Ok(io::BufWriter::new(file))
+    Ok(Box::new(io::BufWriter::new(file)))
+}
+
+/// Says where something was written, unless that was standard output.
+fn written(path: &Path) -> Result<(), Fail> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    print(format!("written to {}\n", path.display()).as_bytes())
+}
+
+/// Refuses a picture's name before the replay, not after it.
+fn check_picture(path: &Path) -> Result<(), Fail> {
+    let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("");
+    if matches!(suffix.to_ascii_lowercase().as_str(), "svg" | "png") {
+        return Ok(());
+    }
+    Err(Fail::BadInput(format!("{}: the suffix must be .svg or .png", path.display())))
+}
+
+/// Says which device is shown where there are others.
+fn say_which(common: &Common, recording: &Recording, trace: &DeviceTrace, engine: &Engine) {
+    if recording.devices.len() > 1 && engine.device.is_none() {
+        warn(
+            common,
+            &format!(
+                "this is device {} of {}; --device chooses another",
+                trace.device,
+                recording.devices.len()
+            ),
+        );
+    }
 }

@@ -7,7 +7,7 @@ use blockyard::lab::Failure;
 use blockyard::ledger::Metric;
 use blockyard::policy::Effective;
 use blockyard::trace::{DeviceTrace, Kind, NO_ALLOCATION, Recording, StackId};
-use blockyard::vocab::{BlockState, HeapView, Human, PoolId, StreamId, Ticket};
+use blockyard::vocab::{BlockState, HeapView, Human, PoolId, SegmentView, StreamId, Ticket};
 
 use super::comparisons;
 use crate::charts::model::{
@@ -69,8 +69,14 @@ impl Subject<'_> {
 
     /// The replay stopped at a moment; without one at the first failure, else at the peak.
     pub(super) fn at(&self, when: Option<&When>) -> Result<(Outcome, When), Fail> {
-        if self.trace.events.is_empty() {
-            return Ok((self.replay(None, false)?, When::End));
+        if self.trace.events.iter().all(|event| !event.kind.counts()) {
+            return match when {
+                None | Some(When::Peak | When::End) => Ok((self.replay(None, false)?, When::End)),
+                Some(other) => Err(Fail::BadInput(format!(
+                    "{}: no events in it, only a state: there is no moment {other}",
+                    self.file.display()
+                ))),
+            };
         }
         if let Some(when) = when.filter(|when| **when != When::Peak) {
             return Ok((self.replay(Some(when.clone()), false)?, when.clone()));
@@ -176,10 +182,9 @@ fn verdict(outcome: &Outcome, whole: bool) -> String {
             let allocated = outcome.stats.peak(Metric::AllocatedBytes);
             let reserved = outcome.stats.peak(Metric::ReservedBytes);
             format!(
-                "peak allocated {}, peak reserved {} ({:.2} x); no request failed",
+                "peak allocated {}, peak reserved {}; no request failed",
                 Human(allocated),
-                Human(reserved),
-                reserved as f64 / allocated.max(1) as f64
+                Human(reserved)
             )
         }
         None => {
@@ -215,8 +220,26 @@ fn map(subject: &Subject<'_>, when: Option<&When>) -> Result<Chart, Fail> {
         request,
         capacity_bytes: capacity(subject.trace, subject.options.capacity).0,
         owners: subject.owners(&outcome.view),
-        view: outcome.view,
+        view: mapped(outcome.view),
     }))
+}
+
+/// Page-mapped segments as their mapped ranges: address space without memory is not to be seen on a map of memory.
+fn mapped(view: HeapView) -> HeapView {
+    let mut segments = Vec::new();
+    for segment in view.segments {
+        if !segment.expandable {
+            segments.push(segment);
+            continue;
+        }
+        for run in segment.blocks.split(|block| block.state == BlockState::Unmapped) {
+            let Some(first) = run.first() else { continue };
+            let bytes = run.iter().map(|block| block.bytes).sum();
+            let (base, blocks) = (first.address, run.to_vec());
+            segments.push(SegmentView { base, bytes, blocks, ..segment });
+        }
+    }
+    HeapView { segments }
 }
 
 fn moment_words(when: &When, outcome: &Outcome) -> String {

@@ -2,12 +2,16 @@
 
 use super::comparisons;
 use super::pictures::{self, Subject};
-use super::{busiest, looks_as_recorded, policies, print, print_json, read, show_notices};
+use super::{
+    busiest, check_picture, looks_as_recorded, policies, print_json, read, say_which, show_notices,
+    written,
+};
 use crate::cli::{Render, View};
 use crate::fail::Fail;
 use crate::session::Options;
 
 pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
+    check_picture(&arguments.output)?;
     let recording = read(&arguments.file)?;
     show_notices(&arguments.common, &arguments.file, &recording);
     let trace = busiest(&arguments.file, &recording, arguments.engine.device)?;
@@ -17,6 +21,7 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
             arguments.file.display()
         )));
     }
+    say_which(&arguments.common, &recording, trace, &arguments.engine);
     let policies = policies(&arguments.engine, &recording)?;
     let (effective, others) = match &policies[..] {
         [] => return Err(Fail::Internal("no policy".to_string())),
@@ -61,5 +66,5 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
             "driver": if options.recorded { "recorded" } else { "simulated" },
         }));
     }
-    print(format!("written to {}\n", arguments.output.display()).as_bytes())
+    written(&arguments.output)
 }

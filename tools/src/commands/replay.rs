@@ -6,8 +6,8 @@ use blockyard::trace::{DeviceTrace, Recording};
 use rayon::prelude::*;
 
 use super::{
-    comparisons, devices, files, has_driver, pictures, policies, print, print_json, read,
-    replay_json, replay_text, show_notices, snapshot,
+    check_picture, comparisons, devices, files, has_driver, pictures, policies, print, print_json,
+    read, replay_json, replay_text, show_notices, snapshot,
 };
 use crate::cli::{DriverName, Replay};
 use crate::fail::Fail;
@@ -23,8 +23,11 @@ pub(super) struct Replayed {
 }
 
 pub(super) fn run(arguments: &Replay) -> Result<(), Fail> {
+    if let Some(picture) = &arguments.render {
+        check_picture(picture)?;
+    }
     let files = files(&arguments.files)?;
-    let single = files.len() == 1;
+    let single = files.len() == 1 && !arguments.files.iter().any(|path| path.is_dir());
     if !single && (arguments.render.is_some() || arguments.snapshot.is_some()) {
         return Err(Fail::BadInput(
             "--render and --snapshot take one recording, not several; name one file".to_string(),
@@ -34,12 +37,14 @@ pub(super) fn run(arguments: &Replay) -> Result<(), Fail> {
         files.par_iter().map(|file| one(arguments, file, !single)).collect();
     let mut done = Vec::new();
     let mut first_error = None;
-    for result in replayed {
+    let mut errors = Vec::new();
+    for (file, result) in files.iter().zip(replayed) {
         match result {
             Ok(replayed) => done.push(replayed),
             Err(fail) if single => return Err(fail),
             Err(fail) => {
                 eprintln!("blockyard: {fail}");
+                errors.push((file.clone(), fail.to_string()));
                 first_error.get_or_insert(fail);
             }
         }
@@ -48,7 +53,7 @@ pub(super) fn run(arguments: &Replay) -> Result<(), Fail> {
         show_notices(&arguments.common, &replayed.file, &replayed.recording);
     }
     if arguments.common.json {
-        print_json(&replay_json::document(&done, single))?;
+        print_json(&replay_json::document(&done, &errors, single))?;
     } else {
         for replayed in &done {
             print(replay_text::page(replayed).as_bytes())?;

@@ -1,5 +1,7 @@
 //! Replay's JSON: names that others rely on. Sizes are bytes.
 
+use std::path::PathBuf;
+
 use blockyard::lab::{Exact, Failure};
 use blockyard::ledger::Metric;
 use blockyard::policy::Effective;
@@ -11,10 +13,15 @@ use super::replay::Replayed;
 use crate::session::Outcome;
 
 /// One document: of the file, or of `files`.
-pub(super) fn document(done: &[Replayed], single: bool) -> Value {
+pub(super) fn document(done: &[Replayed], errors: &[(PathBuf, String)], single: bool) -> Value {
     match done {
         [replayed] if single => file(replayed),
-        _ => json!({ "files": done.iter().map(file).collect::<Vec<_>>() }),
+        _ => {
+            let failed = errors
+                .iter()
+                .map(|(path, error)| json!({ "file": path.display().to_string(), "error": error }));
+            json!({ "files": done.iter().map(file).chain(failed).collect::<Vec<_>>() })
+        }
     }
 }
 

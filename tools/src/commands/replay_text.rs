@@ -34,14 +34,21 @@ pub(super) fn page(replayed: &Replayed) -> String {
     for outcome in replayed.reproduced.iter().chain(&replayed.outcomes) {
         exactness(&mut page, outcome, recording.devices.len() > 1);
     }
-    if let Some(first) = replayed.outcomes.first() {
-        if !first.recorded {
-            let _ = writeln!(page, "  capacity       {}", capacity_words(first));
+    let several = recording.devices.len() > 1;
+    let mut shown = Vec::new();
+    for outcome in &replayed.outcomes {
+        if shown.contains(&outcome.device) {
+            continue;
+        }
+        shown.push(outcome.device);
+        let device = device_words(outcome, several);
+        if !outcome.recorded {
+            let _ = writeln!(page, "  capacity       {device}{}", capacity_words(outcome));
         }
         let _ = writeln!(
             page,
-            "  live peak      {} (client sizes; no allocator needs less)",
-            Human(first.peak_live)
+            "  live peak      {device}{} (client sizes; no allocator needs less)",
+            Human(outcome.peak_live)
         );
     }
     page.push('\n');
@@ -49,20 +56,26 @@ pub(super) fn page(replayed: &Replayed) -> String {
         let _ = writeln!(page, "{line}");
     }
     notes(&mut page, &replayed.outcomes);
-    if let Some(failed) = replayed.outcomes.iter().find(|outcome| outcome.failure.is_some())
-        && let Some(failure) = &failed.failure
-    {
+    for device in shown {
+        let of_device = replayed.outcomes.iter().filter(|outcome| outcome.device == device);
+        let mut failed = of_device.filter_map(|o| o.failure.as_ref().map(|failure| (o, failure)));
+        let Some((failed, failure)) = failed.next() else { continue };
         let line =
             if failure.line > 0 { format!(", line {}", failure.line) } else { String::new() };
         let _ = writeln!(
             page,
-            "\nUnder {} at event {}{line}:\n{}",
+            "\n{}Under {} at event {}{line}:\n{}",
+            device_words(failed, several),
             failed.effective.policy.name,
             count(u64::from(failure.event)),
             failure.report
         );
     }
     page
+}
+
+fn device_words(outcome: &Outcome, several: bool) -> String {
+    if several { format!("device {}: ", outcome.device) } else { String::new() }
 }
 
 fn exactness(page: &mut String, outcome: &Outcome, several: bool) {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::pictures::Subject;
 use super::{
-    busiest, looks_as_recorded, policies, print, print_json, read, replay_json, show_notices,
+    busiest, looks_as_recorded, policies, print, print_json, read, replay_json, say_which,
+    show_notices,
 };
 use crate::cli::Summary;
 use crate::fail::Fail;
@@ -16,6 +17,7 @@ pub(super) fn run(arguments: &Summary) -> Result<(), Fail> {
     let recording = read(&arguments.file)?;
     show_notices(&arguments.common, &arguments.file, &recording);
     let trace = busiest(&arguments.file, &recording, arguments.engine.device)?;
+    say_which(&arguments.common, &recording, trace, &arguments.engine);
     let policies = policies(&arguments.engine, &recording)?;
     let [effective] = &policies[..] else {
         return Err(Fail::BadInput("summary takes one --policy, not several".to_string()));

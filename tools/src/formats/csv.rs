@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         Self {
             recording: Recording { format: "csv".into(), has_pool_ids: true, ..Default::default() },
             trace: DeviceTrace::default(),
-            streams: Numbers::new(0),
+            streams: Numbers::keeping_small(),
             tags: HashMap::new(),
             live: Live::default(),
             births: Vec::new(),
@@ -280,9 +280,9 @@ mod tests {
         assert_eq!(kinds, expected);
         assert_eq!(trace.ids, [7, 7], "the file's own numbers");
         assert_eq!(trace.allocations, 2);
-        assert_eq!(recording.streams, [0, 3]);
+        assert_eq!(recording.streams, [0, 1, 2, 3], "small numbers are kept");
         let alloc = trace.events[0];
-        assert_eq!((alloc.line, alloc.bytes, alloc.stream), (2, 100, StreamId(1)));
+        assert_eq!((alloc.line, alloc.bytes, alloc.stream), (2, 100, StreamId(3)));
         assert_eq!(recording.stacks.label(alloc.stack), "f:x,y");
         let free = trace.events[5];
         assert_eq!((free.allocation, free.bytes, free.line), (0, 100, 8));

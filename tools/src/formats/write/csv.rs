@@ -1,7 +1,7 @@
 //! Csv: the plain text trace, `a,<id>,<bytes>,<stream>[,<tag>]`, `f,<id>`, `r,<id>,<stream>`, `e`,
 //! `m,<text>`.
 //!
-//! It holds requests only. What it has no row for becomes a comment (out of memory) or is left out
+//! It holds requests only, those that failed among them. What it has no row for is left out
 //! (segments, whose recorded life a replay does not need; private pools, said once). A free becomes
 //! `f` where the client asked for it; if its memory became reusable only later, and no row says
 //! which stream held it, an `r` on another stream comes before.
@@ -18,6 +18,7 @@ pub fn write(recording: &Recording, device: &DeviceTrace, out: &mut impl Write) 
         out: io::BufWriter::with_capacity(1 << 16, out),
         blocks: vec![Block::default(); device.allocations as usize],
         labels: vec![None; recording.stacks.stacks.len()],
+        failures: 0,
     };
     writeln!(
         writer.out,
@@ -47,6 +48,7 @@ struct Writer<'a, W: Write> {
     blocks: Vec<Block>,
     /// Labels of stacks, each made once.
     labels: Vec<Option<String>>,
+    failures: u64,
 }
 
 impl<W: Write> Writer<'_, W> {
@@ -59,11 +61,7 @@ impl<W: Write> Writer<'_, W> {
             Kind::Use => self.used(event),
             Kind::EmptyCache => writeln!(self.out, "e"),
             Kind::EmptyCacheMarker => writeln!(self.out, "m,empty_cache"),
-            Kind::Oom => writeln!(
-                self.out,
-                "# out of memory: {} bytes on stream {}, {} bytes free on the device",
-                event.bytes, event.stream.0, event.address
-            ),
+            Kind::Oom => self.failed(event),
             Kind::Marker => {
                 let text = self.recording.markers.get(event.stack.0 as usize);
                 writeln!(self.out, "m,{}", one_line(text.map_or("", String::as_str)))
@@ -81,12 +79,31 @@ impl<W: Write> Writer<'_, W> {
         let (id, stream) = (event.allocation, event.stream);
         let Some(block) = self.blocks.get_mut(id as usize) else { return Ok(()) };
         *block = Block { stream, live: true, used: false };
-        write!(self.out, "a,{id},{},{}", event.bytes, stream.0)?;
+        write!(self.out, "a,{id},{},{}", event.bytes, self.name(stream))?;
         let tag = self.label(event.stack);
         if !tag.is_empty() {
             write!(self.out, ",{tag}")?;
         }
         writeln!(self.out)
+    }
+
+    /// A request that failed is a request: under the same capacity a replay fails at it too.
+    fn failed(&mut self, event: &Event) -> io::Result<()> {
+        let id = self.blocks.len() as u64 + self.failures;
+        self.failures += 1;
+        writeln!(
+            self.out,
+            "# the next request failed with {} bytes free on the device",
+            event.address
+        )?;
+        let stream = self.name(event.stream);
+        writeln!(self.out, "a,{id},{},{stream},out of memory", event.bytes)
+    }
+
+    /// The file's own number of a stream.
+    fn name(&self, stream: StreamId) -> u64 {
+        let named = self.recording.streams.get(stream.0 as usize);
+        named.copied().unwrap_or(u64::from(stream.0))
     }
 
     fn free(&mut self, event: &Event, pending: bool) -> io::Result<()> {
@@ -107,7 +124,7 @@ impl<W: Write> Writer<'_, W> {
             return Ok(());
         };
         block.used |= block.stream != event.stream;
-        writeln!(self.out, "r,{id},{}", event.stream.0)
+        writeln!(self.out, "r,{id},{}", self.name(event.stream))
     }
 
     fn label(&mut self, id: StackId) -> String {
@@ -173,7 +190,8 @@ mod tests {
             "r,0,1",
             "f,0",
             "e",
-            "# out of memory: 100 bytes on stream 0, 7 bytes free on the device",
+            "# the next request failed with 7 bytes free on the device",
+            "a,1,100,0,out of memory",
         ];
         assert_eq!(rows(&recording, &device), expected);
     }
