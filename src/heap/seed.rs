@@ -2,7 +2,7 @@
 //!
 //! Used where a recording began mid-run: its first state is rebuilt from what is known and put here.
 
-use alloc::vec::Vec;
+use alloc::{format, string::String, vec::Vec};
 
 use super::state::Heap;
 use crate::store::{State, bins::MAX_BLOCK};
@@ -47,6 +47,62 @@ pub struct SeedBlock {
 /// Stands for whatever a seeded block waits for.
 const UNKNOWN_STREAM: StreamId = StreamId(u32::MAX);
 
+impl SeedSegment {
+    /// Whether it can be: sizes and addresses of whole units, pages on their borders, blocks inside.
+    ///
+    /// # Errors
+    /// Says what does not fit.
+    pub fn check(&self) -> Result<(), String> {
+        let unsound = self.bytes == 0
+            || !self.bytes.is_multiple_of(UNIT)
+            || self.bytes > MAX_BLOCK
+            || !self.base.is_multiple_of(UNIT)
+            || self.base.checked_add(self.bytes).is_none()
+            || (self.page > 0 && !self.bytes.is_multiple_of(self.page));
+        if unsound {
+            return Err(format!("segment {:#x} of {} bytes cannot be", self.base, self.bytes));
+        }
+        let whole = [(self.base, self.bytes)];
+        let ranges: &[(u64, u64)] = if self.page == 0 { &whole } else { &self.mapped };
+        self.check_ranges(ranges)?;
+        self.check_blocks(ranges)
+    }
+
+    fn check_ranges(&self, ranges: &[(u64, u64)]) -> Result<(), String> {
+        let mut at = self.base;
+        for &(start, length) in ranges {
+            let end = start.checked_add(length).filter(|&end| end <= self.base + self.bytes);
+            let (true, Some(end), false) = (start >= at, end, length == 0) else {
+                return Err(format!("mapped range {start:#x} leaves its segment or overlaps"));
+            };
+            let pages = |bytes: u64| self.page == 0 || bytes.is_multiple_of(self.page);
+            if !pages(start - self.base) || !pages(length) {
+                return Err(format!("mapped range {start:#x} lies off the page borders"));
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn check_blocks(&self, ranges: &[(u64, u64)]) -> Result<(), String> {
+        let mut at = 0;
+        for block in &self.live {
+            let &SeedBlock { address, bytes, requested, .. } = block;
+            let end = address.checked_add(bytes);
+            let inside = |&(start, length): &(u64, u64)| {
+                address >= start && end.is_some_and(|end| end <= start + length)
+            };
+            let units = address.is_multiple_of(UNIT) && bytes.is_multiple_of(UNIT);
+            let sound = ranges.iter().any(inside) && units && address >= at;
+            if !sound || requested > bytes || requested == 0 {
+                return Err(format!("block {address:#x} of {bytes} bytes does not fit"));
+            }
+            at = address + bytes;
+        }
+        Ok(())
+    }
+}
+
 impl Heap {
     /// Adds a segment as if it had been allocated and used before. Segments are created in the order of the calls.
     /// Returns the ids of its live blocks in their order.
@@ -57,8 +113,8 @@ impl Heap {
         &mut self,
         seed: &SeedSegment,
         sink: &mut impl Observe,
-    ) -> Result<Vec<BlockId>, alloc::string::String> {
-        check(seed)?;
+    ) -> Result<Vec<BlockId>, String> {
+        seed.check()?;
         let lists = self.lists_of(seed.pool, seed.class, seed.stream);
         let &SeedSegment { base, bytes, class, stream, pool, .. } = seed;
         let paged = seed.page != 0;
@@ -170,44 +226,4 @@ impl Heap {
             }
         }
     }
-}
-
-fn check(seed: &SeedSegment) -> Result<(), alloc::string::String> {
-    let whole = [(seed.base, seed.bytes)];
-    let ranges: &[(u64, u64)] = if seed.page == 0 { &whole } else { &seed.mapped };
-    if seed.bytes == 0
-        || !seed.bytes.is_multiple_of(UNIT)
-        || seed.bytes > MAX_BLOCK
-        || !seed.base.is_multiple_of(UNIT)
-    {
-        return Err(alloc::format!("segment {:#x} of {} bytes cannot be", seed.base, seed.bytes));
-    }
-    let mut at = seed.base;
-    for &(start, length) in ranges {
-        if start < at || start + length > seed.base + seed.bytes || length == 0 {
-            return Err(alloc::format!("mapped range {start:#x} leaves its segment or overlaps"));
-        }
-        at = start + length;
-    }
-    let mut at = 0;
-    for block in &seed.live {
-        let end = block.address + block.bytes;
-        let inside =
-            ranges.iter().any(|&(start, length)| block.address >= start && end <= start + length);
-        let units = block.address % UNIT == 0 && block.bytes % UNIT == 0;
-        if !inside
-            || !units
-            || block.address < at
-            || block.requested > block.bytes
-            || block.requested == 0
-        {
-            return Err(alloc::format!(
-                "block {:#x} of {} bytes does not fit",
-                block.address,
-                block.bytes
-            ));
-        }
-        at = end;
-    }
-    Ok(())
 }

@@ -207,7 +207,7 @@ pub struct Player<'a, W: Watch> {
     failures: u64,
     first_failure: Option<Failure>,
     warm: Warm,
-    recorded_reserved: i64,
+    recorded_reserved: i128,
     next_ticket: u64,
 }
 
@@ -243,7 +243,8 @@ impl<'a, W: Watch> Player<'a, W> {
             Driver::Simulated { capacity } => {
                 let scripted = trace.events.iter().any(|event| event.kind == Kind::FreeCompleted);
                 let fences = if scripted { FencePolicy::Scripted } else { setup.fences };
-                World::Simulated(Box::new(simulated(capacity, fences, &warm)))
+                let config = SimConfig { capacity, fences, ..SimConfig::default() };
+                World::Simulated(Box::new(SimDevice::new(config)))
             }
         };
         let mut player = Self {
@@ -279,13 +280,18 @@ impl<'a, W: Watch> Player<'a, W> {
     fn seed(&mut self) -> Result<(), ReplayError> {
         let mut sink = (&mut self.stats, &mut self.watch);
         for segment in &self.warm.segments {
-            let ids = self.heap.seed(segment, &mut sink).map_err(ReplayError::Layout)?;
+            segment.check().map_err(ReplayError::Layout)?;
+            let placed = match &mut self.world {
+                World::Simulated(device) => warm::place(segment, device.as_mut())?,
+                World::Recorded(_) => segment.clone(),
+            };
+            let ids = self.heap.seed(&placed, &mut sink).map_err(ReplayError::Layout)?;
             for (block, id) in segment.live.iter().zip(ids) {
                 self.before.insert(block.address, id);
                 self.next_ticket = self.next_ticket.max(block.ticket.0 + 1);
             }
         }
-        self.recorded_reserved = self.heap.reserved() as i64;
+        self.recorded_reserved = self.heap.reserved().into();
         Ok(())
     }
 
@@ -484,7 +490,7 @@ impl<'a, W: Watch> Player<'a, W> {
 
     fn compare_reserved(&mut self) {
         let (expected, got) = (self.recorded_reserved, self.heap.reserved());
-        if expected != got as i64 {
+        if expected != i128::from(got) {
             self.mismatch(format!("{expected} bytes reserved"), format!("{got}"));
         }
     }
@@ -558,7 +564,7 @@ impl<'a, W: Watch> Player<'a, W> {
             Kind::SegmentFree => (Deed::SegmentGone { base, bytes }, -1),
             _ => (Deed::PagesGone { base, bytes }, -1),
         };
-        self.recorded_reserved += sign * bytes as i64;
+        self.recorded_reserved += sign * i128::from(bytes);
         self.run.deeds.push(deed);
         if sign > 0 {
             self.run.growths += 1;
@@ -652,29 +658,19 @@ impl<'a, W: Watch> Player<'a, W> {
     }
 }
 
-/// A simulated device on which the segments from before the recording are taken.
-fn simulated(capacity: Option<u64>, fences: FencePolicy, warm: &Warm) -> SimDevice {
-    let config = SimConfig { capacity, fences, ..SimConfig::default() };
-    let mut device = SimDevice::new(config);
-    for segment in &warm.segments {
-        device.perform(Want::Reserve { bytes: segment.bytes });
-    }
-    device
-}
-
 /// The device's memory as an out-of-memory entry tells it: reserved then, and free on the device then.
 #[must_use]
 pub fn known_capacity(trace: &DeviceTrace) -> Option<u64> {
     let position = trace.events.iter().position(|event| event.kind == Kind::Oom)?;
-    let mut reserved: i64 = trace.segments.iter().map(|segment| segment.bytes as i64).sum();
+    let mut reserved: i128 = trace.segments.iter().map(|segment| i128::from(segment.bytes)).sum();
     for event in trace.events[position..].iter() {
         match event.kind {
-            Kind::SegmentAlloc | Kind::SegmentMap => reserved -= event.bytes as i64,
-            Kind::SegmentFree | Kind::SegmentUnmap => reserved += event.bytes as i64,
+            Kind::SegmentAlloc | Kind::SegmentMap => reserved -= i128::from(event.bytes),
+            Kind::SegmentFree | Kind::SegmentUnmap => reserved += i128::from(event.bytes),
             _ => {}
         }
     }
-    u64::try_from(reserved).ok().map(|reserved| reserved + trace.events[position].address)
+    u64::try_from(reserved).ok()?.checked_add(trace.events[position].address)
 }
 
 /// The largest sum of client sizes live at one time in the trace itself: the lower bound of any allocator.
@@ -686,25 +682,25 @@ pub fn live_peak(trace: &DeviceTrace, warm: &Warm) -> u64 {
     for block in warm.segments.iter().flat_map(|segment| &segment.live) {
         before.insert(block.address, block.requested);
     }
-    let mut live: u64 = before.values().sum();
+    let mut live: u128 = before.values().copied().map(u128::from).sum();
     let mut peak = live;
     for event in &trace.events {
         match event.kind {
             Kind::Alloc => {
                 sizes[event.allocation as usize] = event.bytes;
-                live += event.bytes;
+                live += u128::from(event.bytes);
                 peak = peak.max(live);
             }
             Kind::Free | Kind::FreeRequested => {
-                live -= match event.allocation {
+                live -= u128::from(match event.allocation {
                     NO_ALLOCATION => before.remove(&event.address).unwrap_or(0),
                     allocation => core::mem::take(&mut sizes[allocation as usize]),
-                };
+                });
             }
             _ => {}
         }
     }
-    peak
+    u64::try_from(peak).unwrap_or(u64::MAX)
 }
 
 impl<W: Watch> Observe for Player<'_, W> {

@@ -7,10 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use super::replay::ReplayError;
+use crate::device::Device;
 use crate::heap::seed::{SeedBlock, SeedSegment};
 use crate::policy::{Policy, grow, size};
 use crate::trace::{DeviceTrace, Event, Kind};
-use crate::vocab::{BlockState, Class, PoolId, StreamId, Ticket};
+use crate::vocab::{Address, Answer, BlockState, Class, Fault, PoolId, StreamId, Ticket, Want};
 
 /// What was there before the first entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,14 +182,15 @@ impl<'a> Past<'a> {
             let inside: Vec<(u64, Home)> =
                 self.mapped.range(start..end).map(|(&a, &h)| (a, h)).collect();
             let Some(&(_, home)) = inside.first() else { continue };
+            let page =
+                grow::page_bytes(self.policy, home.class).unwrap_or(self.policy.small_segment);
             warm.segments.push(SeedSegment {
                 base: start,
-                bytes: end - start,
+                bytes: (end - start) / page * page,
                 stream: home.stream,
                 pool: home.pool,
                 class: home.class,
-                page: grow::page_bytes(self.policy, home.class)
-                    .unwrap_or(self.policy.small_segment),
+                page,
                 mapped: inside.iter().map(|&(at, home)| (at, home.bytes)).collect(),
                 live: take(&mut self.live, start, end),
             });
@@ -202,7 +205,8 @@ impl<'a> Past<'a> {
         let mut open: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (index, &start) in starts.iter().enumerate() {
             let tenant = self.live[&start];
-            let least = start + size::round(self.policy, tenant.requested.max(1));
+            let most = tenant.requested.clamp(1, size::IMPOSSIBLE);
+            let least = start.saturating_add(size::round(self.policy, most));
             let mut end = if tenant.bytes > 0 { start + tenant.bytes } else { least };
             if tenant.bytes == 0
                 && let Some((home, home_end)) = self.home_of(start)
@@ -267,6 +271,42 @@ impl<'a> Past<'a> {
     }
 }
 
+/// Asks the device for the memory of a segment from before the recording, and moves the segment to where the
+/// device puts it. [`SeedSegment::check`] must have agreed.
+///
+/// # Errors
+/// The device has no room for it, or fails.
+pub fn place(segment: &SeedSegment, device: &mut impl Device) -> Result<SeedSegment, ReplayError> {
+    let &SeedSegment { bytes, page, .. } = segment;
+    let want = if page == 0 { Want::Reserve { bytes } } else { Want::ReserveRange { bytes, page } };
+    let base = match device.perform(want) {
+        Answer::Granted { base } => base.0,
+        answer => return Err(no_room(segment, &answer)),
+    };
+    let moved = |address: u64| base + (address - segment.base);
+    let mut placed = SeedSegment { base, ..segment.clone() };
+    placed.live.iter_mut().for_each(|block| block.address = moved(block.address));
+    placed.mapped.iter_mut().for_each(|(start, _)| *start = moved(*start));
+    for &(start, bytes) in placed.mapped.iter().filter(|_| page > 0) {
+        match device.perform(Want::Map { base: Address(start), bytes, page }) {
+            Answer::Mapped => {}
+            answer => return Err(no_room(segment, &answer)),
+        }
+    }
+    Ok(placed)
+}
+
+fn no_room(segment: &SeedSegment, answer: &Answer) -> ReplayError {
+    match answer {
+        Answer::Refused(Fault::OutOfMemory) => ReplayError::Layout(format!(
+            "the device has no room for the segment of {} bytes that was at {:#x}",
+            segment.bytes, segment.base
+        )),
+        Answer::Refused(fault) => ReplayError::Device(*fault),
+        _ => ReplayError::Device(Fault::WrongAnswer),
+    }
+}
+
 /// The address ranges of a recording's page-mapped segments as (start, end) by start. A range ends where the next
 /// thing in the recording begins.
 #[must_use]
@@ -299,7 +339,7 @@ pub fn range_ends(trace: &DeviceTrace, policy: &Policy) -> Vec<(u64, u64)> {
     borders.sort_unstable();
     let end_of = |start: u64| {
         let next = borders.partition_point(|&border| border <= start);
-        let farthest = start + RANGE_AT_MOST;
+        let farthest = start + RANGE_AT_MOST.min(u64::MAX - start) / page * page;
         borders
             .get(next)
             .map_or(farthest, |&border| (start + (border - start) / page * page).min(farthest))

@@ -5,10 +5,12 @@
 //! `fuzz/fuzz_targets/` and `tools/tests/corpora.rs`. Never knows where its bytes come from.
 
 use blockyard::lab::fuzzing::{Arena, Duel, NEWEST, Op, heap_inputs};
+use blockyard::lab::{Player, Setup, live_peak};
+use blockyard::policy::presets;
 use blockyard::policy::settings::{
     Effective, Said, SettingsError, from_file_text, parse, parse_own, policy_from, validate,
 };
-use blockyard::trace::{Recording, wire};
+use blockyard::trace::{DeviceTrace, Recording, wire};
 use blockyard::vocab::{GIB, MIB};
 
 use crate::formats::read_bytes;
@@ -17,11 +19,12 @@ use crate::formats::read_bytes;
 pub type Body = fn(&[u8]) -> bool;
 
 /// Every target by name. The canary is the one that must fail.
-pub const TARGETS: [(&str, Body); 6] = [
+pub const TARGETS: [(&str, Body); 7] = [
     ("canary", canary),
     ("heap_inputs", heap),
     ("native_trace", native_trace),
     ("pickle", pickle),
+    ("replay", replay),
     ("settings", settings),
     ("text_formats", text_formats),
 ];
@@ -85,6 +88,34 @@ fn survives(recording: &Recording) -> bool {
     let again = wire::decode(&bytes).unwrap_or_else(|error| panic!("not read again: {error}"));
     assert!(again == *recording, "read again as another recording");
     true
+}
+
+/// Any file that can be read is replayed, on a device with and without a limit, under both kinds of policies, and
+/// against its own answers.
+pub fn replay(bytes: &[u8]) -> bool {
+    let Ok(recording) = read_bytes("fuzz", bytes) else { return false };
+    let setups = [
+        Setup { continue_on_oom: true, ..Setup::simulated(presets::pytorch(), Some(GIB)) },
+        Setup { continue_on_oom: true, ..Setup::simulated(presets::blockyard(), Some(GIB)) },
+        Setup::simulated(presets::pytorch(), None),
+        Setup::recorded(presets::pytorch()),
+    ];
+    for trace in &recording.devices {
+        setups.iter().for_each(|setup| replays(&recording, trace, setup.clone()));
+    }
+    true
+}
+
+/// One replay ends or says why not, and leaves the heap sound.
+fn replays(recording: &Recording, trace: &DeviceTrace, setup: Setup) {
+    let played = Player::new(recording, trace, setup, ()).and_then(|mut player| {
+        while player.run(1 << 12)? {}
+        player.heap().audit().unwrap_or_else(|violation| panic!("{violation}"));
+        Ok(live_peak(trace, player.warm()))
+    });
+    if let Err(error) = played {
+        refused(&error.to_string());
+    }
 }
 
 /// Any text as settings: each way in which a text becomes a policy.

@@ -162,6 +162,12 @@ impl Decoder {
         if kind == Kind::Alloc && r.bytes.is_none() {
             return Err(wrong(line, "bytes", "nothing", diagnose::WHOLE));
         }
+        if kind == Kind::Alloc && r.id == NO_ALLOCATION {
+            return Err(wrong(line, "id", "nothing", "the allocation's number"));
+        }
+        if !matches!(kind, Kind::Oom | Kind::Other | Kind::Marker) {
+            ends(line, r.addr, r.bytes.unwrap_or_default())?;
+        }
         let stack = match kind {
             Kind::Marker => self.marker(&r, line)?,
             _ => self.stack(r.stack, line)?,
@@ -242,6 +248,7 @@ impl Decoder {
                     &one_of(&STATES),
                 ));
             };
+            ends(line, block.addr, block.bytes)?;
             let stack = self.stack(block.stack, line)?;
             let (address, bytes, requested) = (block.addr, block.bytes, block.requested);
             blocks.push(FinalBlock { address, bytes, requested, state, stack });
@@ -249,6 +256,7 @@ impl Decoder {
         let Some(class) = class(&r.class) else {
             return Err(wrong(line, "class", &diagnose::quoted(&r.class), "small or large"));
         };
+        ends(line, r.addr, r.bytes)?;
         let segment = FinalSegment {
             address: r.addr,
             bytes: r.bytes,
@@ -367,6 +375,13 @@ fn below(line: usize, field: &str, found: u32, count: u32) -> Result<u32, Malfor
     match found < count {
         true => Ok(found),
         false => Err(wrong(line, field, &found.to_string(), &expected())),
+    }
+}
+
+fn ends(line: usize, address: u64, bytes: u64) -> Result<(), Malformed> {
+    match address.checked_add(bytes) {
+        Some(_) => Ok(()),
+        None => Err(wrong(line, "bytes", &bytes.to_string(), "address and bytes below 2^64")),
     }
 }
 

@@ -146,6 +146,18 @@ fn w2_refusals_name_line_field_and_expectation() {
             r#"line 2: field "bytes": found nothing, expected a non-negative integer"#,
         ),
         (
+            r#"{"k":"alloc","bytes":1}"#,
+            r#"line 2: field "id": found nothing, expected the allocation's number"#,
+        ),
+        (
+            r#"{"k":"free","bytes":2,"addr":18446744073709551614}"#,
+            r#"line 2: field "bytes": found 2, expected address and bytes below 2^64"#,
+        ),
+        (
+            r#"{"k":"segment","addr":18446744073709551615,"bytes":1,"class":"small"}"#,
+            r#"line 2: field "bytes": found 1, expected address and bytes below 2^64"#,
+        ),
+        (
             r#"{"k":"free","id":-1}"#,
             r#"line 2: field "id": found -1, expected an integer from 0 to 4294967295"#,
         ),

@@ -42,6 +42,7 @@ struct Linker {
 pub(crate) fn link(events: &mut [Event]) -> Result<Linked, Wrong> {
     let mut linker = Linker::default();
     for (index, event) in events.iter_mut().enumerate() {
+        ends(event)?;
         match event.kind {
             Kind::Alloc => event.allocation = linker.born(event.address, index)?,
             Kind::FreeRequested => event.allocation = linker.requested(event.address, index),
@@ -53,6 +54,16 @@ pub(crate) fn link(events: &mut [Event]) -> Result<Linked, Wrong> {
         }
     }
     Ok(linker.linked)
+}
+
+/// What lies at an address ends within memory.
+fn ends(event: &Event) -> Result<(), Wrong> {
+    let ranged = !matches!(event.kind, Kind::Oom | Kind::Other);
+    if ranged && event.address.checked_add(event.bytes).is_none() {
+        let found = format!("{} bytes at {:#x}", event.bytes, event.address);
+        return Err(Wrong::line(event.line, found, "a block that ends below 2^64"));
+    }
+    Ok(())
 }
 
 impl Linker {
