@@ -259,17 +259,17 @@ fn segment(class: Class, expandable: bool, blocks: Vec<BlockView>) -> SegmentVie
 fn view() -> HeapView {
     use BlockState::{Allocated, AwaitingFree, Free, Unmapped};
     HeapView {
-        segments: vec![
+        segments: alloc::vec![
             segment(
                 Class::Small,
                 false,
-                vec![block(0, 512, 5, Allocated), block(512, 512, 0, Free)],
+                alloc::vec![block(0, 512, 5, Allocated), block(512, 512, 0, Free)],
             ),
-            segment(Class::Small, false, vec![block(4096, 1024, 0, Free)]),
+            segment(Class::Small, false, alloc::vec![block(4096, 1024, 0, Free)]),
             segment(
                 Class::Large,
                 true,
-                vec![
+                alloc::vec![
                     block(8192, 1536, 1500, AwaitingFree),
                     block(9728, 512, 0, Free),
                     block(10240, 2048, 0, Unmapped),
@@ -321,8 +321,8 @@ fn r1_a_disagreement_names_the_key() {
 
 #[test]
 fn r1_oversize_is_recounted_too() {
-    let blocks = vec![block(0, SPLIT, SPLIT, BlockState::Allocated)];
-    let state = HeapView { segments: vec![segment(Class::Large, false, blocks)] };
+    let blocks = alloc::vec![block(0, SPLIT, SPLIT, BlockState::Allocated)];
+    let state = HeapView { segments: alloc::vec![segment(Class::Large, false, blocks)] };
     let mut stats = fold(&[segment_allocated(SPLIT, Class::Large)]);
     stats.observe(Change::Allocated {
         ticket: Ticket(0),
