@@ -82,6 +82,9 @@ fn event(counts: Counts) -> impl Strategy<Value = Event> {
             };
             let stack = StackId(if kind == Kind::Marker { marker } else { stack });
             let (stream, pool) = (StreamId(stream), PoolId(pool));
+            let unnamed = kind == Kind::Alloc && allocation == NO_ALLOCATION;
+            let allocation = if unnamed { 0 } else { allocation };
+            let bytes = bytes.min(u64::MAX - address);
             Event { address, bytes, allocation, stream, pool, stack, line, time_us, kind }
         },
     )
@@ -96,7 +99,7 @@ fn segment(counts: Counts) -> impl Strategy<Value = FinalSegment> {
     ]);
     let block = (number(), number(), number(), states, 0..counts.stacks).prop_map(
         |(address, bytes, requested, state, stack)| {
-            let stack = StackId(stack);
+            let (stack, bytes) = (StackId(stack), bytes.min(u64::MAX - address));
             FinalBlock { address, bytes, requested, state, stack }
         },
     );
@@ -105,6 +108,7 @@ fn segment(counts: Counts) -> impl Strategy<Value = FinalSegment> {
     (number(), number(), places, class, any::<bool>(), vec(block, 0..4)).prop_map(
         |(address, bytes, (stream, pool, stack), class, expandable, blocks)| {
             let (stream, pool, stack) = (StreamId(stream), PoolId(pool), StackId(stack));
+            let bytes = bytes.min(u64::MAX - address);
             FinalSegment { address, bytes, stream, pool, class, expandable, stack, blocks }
         },
     )
