@@ -82,9 +82,8 @@ fn event(counts: Counts) -> impl Strategy<Value = Event> {
             };
             let stack = StackId(if kind == Kind::Marker { marker } else { stack });
             let (stream, pool) = (StreamId(stream), PoolId(pool));
-            // A request has a number, and nothing reaches beyond the last address.
-            let numbered = kind == Kind::Alloc && allocation == NO_ALLOCATION;
-            let allocation = if numbered { 0 } else { allocation };
+            let unnamed = kind == Kind::Alloc && allocation == NO_ALLOCATION;
+            let allocation = if unnamed { 0 } else { allocation };
             let bytes = bytes.min(u64::MAX - address);
             Event { address, bytes, allocation, stream, pool, stack, line, time_us, kind }
         },
@@ -100,8 +99,7 @@ fn segment(counts: Counts) -> impl Strategy<Value = FinalSegment> {
     ]);
     let block = (number(), number(), number(), states, 0..counts.stacks).prop_map(
         |(address, bytes, requested, state, stack)| {
-            let stack = StackId(stack);
-            let bytes = bytes.min(u64::MAX - address);
+            let (stack, bytes) = (StackId(stack), bytes.min(u64::MAX - address));
             FinalBlock { address, bytes, requested, state, stack }
         },
     );

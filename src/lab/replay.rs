@@ -4,7 +4,7 @@
 //! every released group is compared with it.
 //!
 //! A recording of PyTorch's lists driver calls and completed frees between the requests. They are gathered as the
-//! [`Run`] before a request and say what its driver did; a run of releases that no request explains is the
+//! `Run` before a request and say what its driver did; a run of releases that no request explains is the
 //! program emptying its cache. Frees that completed in a run with releases completed because the ladder waited
 //! for them, so they are not shown to the search before it.
 

@@ -1,7 +1,7 @@
 //! Ledger: what the heap's changes add up to.
 //!
 //! Owns: PyTorch's statistics as a fold ([`stats`]), the same figures re-derived from a view
-//! ([`recount`]), the last changes themselves ([`journal`]) and the tables people read
+//! ([`mod@recount`]), the last changes themselves ([`journal`]) and the tables people read
 //! ([`summary`]). Asked by whoever shows figures. Never knows a heap, a policy or a device: a fold
 //! cannot steer.
 

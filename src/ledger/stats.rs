@@ -1,6 +1,6 @@
 //! Stats: PyTorch's memory statistics as a fold over changes.
 //!
-//! **R1** the fold equals a recount of the state ([`super::recount`]). **R2** a peak is never below
+//! **R1** the fold equals a recount of the state ([`mod@super::recount`]). **R2** a peak is never below
 //! its current value, and totals never fall.
 //!
 //! Owns every figure of `torch.cuda.memory_stats()`, spelled as there, and the pages mapped and
@@ -8,7 +8,7 @@
 //! where a block lies.
 //!
 //! Every figure counts what came and what went, for each side of a pool; what is held, and the sums
-//! over both sides, follow from these. Peaks do not (Note [Ceilings]).
+//! over both sides, follow from these. Peaks do not (see the Note "Ceilings").
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -144,7 +144,7 @@ struct Side {
     flow: [[i64; METRICS]; 2],
     /// `flow` when the totals were reset.
     flow_at_reset: [[i64; METRICS]; 2],
-    /// While both sides hold no more than this, no peak is passed (Note [Ceilings]).
+    /// While both sides hold no more than this, no peak is passed (see the Note "Ceilings").
     ceiling: [i64; METRICS],
 }
 

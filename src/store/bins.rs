@@ -1,7 +1,7 @@
 //! Bins: the free blocks of one side of one pool on one stream, in a total order (**F2**).
 //!
 //! The order is (size, tie, slot). A bitmap says which size classes hold anything; a class is a sorted list
-//! kept in chunks, so that no operation ever moves more than [`CHUNK`] keys.
+//! kept in chunks, so that no operation ever moves more than 64 keys.
 //!
 //! ```text
 //!  units (of 512 B)   1 2 3 ... 255 | 256 258 260 ... 510 | 512 516 ...      128 classes an octave
@@ -10,7 +10,7 @@
 //!                 near: [k9 .. k3 k1]  far: [[k.. k..] [..]]     descending: the smallest is the last
 //! ```
 //! **F1** a block is in its bin exactly while it is free. Search, insertion and removal are O(log n) with the
-//! number of blocks in one class, and O(1) while that is at most [`CHUNK`].
+//! number of blocks in one class, and O(1) while that is at most 64.
 
 use alloc::vec::Vec;
 

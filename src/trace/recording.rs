@@ -49,7 +49,7 @@ pub struct DeviceTrace {
     pub segments: Vec<FinalSegment>,
 }
 
-/// One entry. Meanings of the fields depend on the kind.
+/// One entry. Meanings of the fields depend on the kind. What lies at an address ends below 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Address in the recording: of the block, segment or range; `Oom`: free bytes on the device; 0 if the
@@ -58,7 +58,7 @@ pub struct Event {
     /// Client size of a block; size of a segment or range; rounded size of a failed request.
     pub bytes: u64,
     /// Which allocation of this device's trace: dense from 0; [`NO_ALLOCATION`] where none is known
-    /// (a free of a block from before the recording) or none is meant.
+    /// (a free of a block from before the recording) or none is meant; an `Alloc` always has one.
     pub allocation: u32,
     /// The stream of the block or segment; of `Use`: the using stream.
     pub stream: StreamId,
