@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::contract::{Calls, Device};
-use crate::vocab::{Address, Answer, Fault, Serial, StreamId, Want};
+use crate::vocab::{Address, Answer, Fault, Serial, StreamId, UNIT, Want};
 
 /// One thing the recording's driver did. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub struct RecordedDevice {
     total: Option<u64>,
     disagreement: Option<Disagreement>,
     elsewhere: u64,
+    /// What is granted and not given back: base -> end. A recording may be wrong; two grants never overlap (D1).
+    held: BTreeMap<u64, u64>,
     passed: BTreeMap<StreamId, Serial>,
     calls: Calls,
 }
@@ -118,15 +120,41 @@ impl RecordedDevice {
         self.deeds.get(self.at).copied()
     }
 
-    fn somewhere_else(&mut self, bytes: u64) -> Address {
-        let base = self.elsewhere;
-        self.elsewhere += bytes.next_multiple_of(2 << 20);
-        Address(base)
+    /// Takes the stretch, unless it is off the units or some of it is taken.
+    pub fn hold(&mut self, base: u64, bytes: u64) -> bool {
+        let whole = base.is_multiple_of(UNIT) && bytes > 0 && self.room_at(base, bytes) == bytes;
+        if whole {
+            self.held.insert(base, base + bytes);
+        }
+        whole
+    }
+
+    /// How many of the `bytes` from `base` on nobody holds, up to the first that somebody does.
+    fn room_at(&self, base: u64, bytes: u64) -> u64 {
+        let before = self.held.range(..=base).next_back();
+        if before.is_some_and(|(_, &end)| end > base) {
+            return 0;
+        }
+        let next = self.held.range(base..).next().map_or(u64::MAX, |(&start, _)| start);
+        bytes.min(next - base)
+    }
+
+    fn somewhere_else(&mut self, bytes: u64) -> Answer {
+        while let Some(end) = self.elsewhere.checked_add(bytes) {
+            let base = self.elsewhere;
+            self.elsewhere = end.checked_next_multiple_of(2 << 20).unwrap_or(u64::MAX);
+            if self.hold(base, bytes) {
+                return Answer::Granted { base: Address(base) };
+            }
+        }
+        Answer::Refused(Fault::OutOfMemory)
     }
 
     fn reserve(&mut self, bytes: u64) -> Answer {
         match self.next() {
-            Some(Deed::Segment { base, bytes: recorded }) if recorded == bytes => {
+            Some(Deed::Segment { base, bytes: recorded })
+                if recorded == bytes && self.hold(base, bytes) =>
+            {
                 self.at += 1;
                 Answer::Granted { base: Address(base) }
             }
@@ -136,24 +164,29 @@ impl RecordedDevice {
                 self.at += usize::from(other.is_some());
                 let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
                 self.disagree(expected, format!("a segment of {bytes} bytes asked for"));
-                Answer::Granted { base: self.somewhere_else(bytes) }
+                self.somewhere_else(bytes)
             }
         }
     }
 
-    fn reserve_range(&mut self, bytes: u64) -> Answer {
+    fn reserve_range(&mut self, bytes: u64, page: u64) -> Answer {
         let Some(Deed::Pages { base, .. }) = self.next() else {
             return match self.next() {
                 Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
-                _ => Answer::Granted { base: self.somewhere_else(bytes) },
+                _ => self.somewhere_else(bytes),
             };
         };
         let end = self.range_ends.iter().find(|&&(start, _)| start == base).map(|&(_, end)| end);
-        match end {
-            Some(end) if end - base < bytes => {
-                Answer::GrantedRange { base: Address(base), bytes: end - base }
-            }
-            _ => Answer::Granted { base: Address(base) },
+        let most = end.map_or(bytes, |end| bytes.min(end - base));
+        let room = self.room_at(base, most) / page * page;
+        if !self.hold(base, room) {
+            return self.somewhere_else(bytes);
+        }
+        let base = Address(base);
+        if room < bytes {
+            Answer::GrantedRange { base, bytes: room }
+        } else {
+            Answer::Granted { base }
         }
     }
 
@@ -192,9 +225,10 @@ impl Device for RecordedDevice {
     fn perform(&mut self, want: Want) -> Answer {
         let answer = match want {
             Want::Reserve { bytes } => self.reserve(bytes),
-            Want::ReserveRange { bytes, .. } => self.reserve_range(bytes),
+            Want::ReserveRange { bytes, page } => self.reserve_range(bytes, page.max(1)),
             Want::Map { base, bytes, .. } => self.map(base.0, bytes),
             Want::Release { base, bytes } => {
+                self.held.remove(&base.0);
                 self.release(Deed::SegmentGone { base: base.0, bytes });
                 Answer::Released
             }
@@ -202,7 +236,10 @@ impl Device for RecordedDevice {
                 self.release(Deed::PagesGone { base: base.0, bytes });
                 Answer::Unmapped
             }
-            Want::ReleaseRange { .. } => Answer::Released,
+            Want::ReleaseRange { base, .. } => {
+                self.held.remove(&base.0);
+                Answer::Released
+            }
             Want::Fence { .. } => Answer::Fenced,
             Want::Order { .. } => Answer::Ordered,
             Want::Poll { stream, .. } => {
@@ -223,7 +260,7 @@ impl Device for RecordedDevice {
     }
 
     fn granularity(&self) -> u64 {
-        crate::vocab::UNIT
+        UNIT
     }
 
     fn page_mapping(&self) -> bool {
@@ -256,6 +293,26 @@ mod tests {
         device.perform(Want::Release { base: Address(512), bytes: 1024 });
         assert_eq!(device.perform(reserve), Answer::Granted { base: Address(4096) });
         assert_eq!(device.settle(), None);
+    }
+
+    /// D1, whatever the recording says.
+    #[test]
+    fn what_is_held_is_not_granted_again() {
+        let mut device = RecordedDevice::new(None, Vec::new());
+        assert!(device.hold(4096, 4096));
+        for base in [2048, 4096, 7680, 8191] {
+            device.lay_out([Deed::Segment { base, bytes: 4096 }], false);
+            let answer = device.perform(Want::Reserve { bytes: 4096 });
+            assert!(matches!(answer, Answer::Granted { base } if base.0 >= ELSEWHERE));
+            assert!(device.settle().is_some(), "and it is told");
+        }
+        device.lay_out([Deed::Pages { base: 1024, bytes: 512 }], false);
+        let range = device.perform(Want::ReserveRange { bytes: 8192, page: 512 });
+        assert_eq!(range, Answer::GrantedRange { base: Address(1024), bytes: 3072 });
+        device.perform(Want::Release { base: Address(4096), bytes: 4096 });
+        assert!(device.hold(4096, 4096));
+        assert!(device.hold(u64::MAX - 511, 511), "up to the end");
+        assert_eq!(device.somewhere_else(u64::MAX), Answer::Refused(Fault::OutOfMemory));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use super::warm::{self, Warm};
 use crate::device::{Deed, Device, FencePolicy, RecordedDevice, SimConfig, SimDevice};
-use crate::heap::Heap;
+use crate::heap::{Heap, seed::SeedSegment};
 use crate::ledger::Stats;
 use crate::policy::Policy;
 use crate::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording};
@@ -283,7 +283,10 @@ impl<'a, W: Watch> Player<'a, W> {
             segment.check().map_err(ReplayError::Layout)?;
             let placed = match &mut self.world {
                 World::Simulated(device) => warm::place(segment, device.as_mut())?,
-                World::Recorded(_) => segment.clone(),
+                World::Recorded(device) => device
+                    .hold(segment.base, segment.bytes)
+                    .then(|| segment.clone())
+                    .ok_or_else(|| overlap(segment))?,
             };
             let ids = self.heap.seed(&placed, &mut sink).map_err(ReplayError::Layout)?;
             for (block, id) in segment.live.iter().zip(ids) {
@@ -656,6 +659,10 @@ impl<'a, W: Watch> Player<'a, W> {
         }
         Ok(())
     }
+}
+
+fn overlap(segment: &SeedSegment) -> ReplayError {
+    ReplayError::Layout(format!("segment {:#x} overlaps another", segment.base))
 }
 
 /// The device's memory as an out-of-memory entry tells it: reserved then, and free on the device then.

@@ -32,10 +32,14 @@ pub const TARGETS: [(&str, Body); 7] = [
 /// The bytes behind which the canary's bug is planted.
 pub const PLANTED: &[u8] = b"coal";
 
-/// A planted bug: a fuzzer that does not find it finds nothing.
+/// A planted bug: a fuzzer that does not find it finds nothing. It is found byte by byte, by coverage alone.
 pub fn canary(bytes: &[u8]) -> bool {
-    assert!(!bytes.starts_with(PLANTED), "the canary found the planted bug, as it must");
-    false
+    for (place, wanted) in PLANTED.iter().enumerate() {
+        if bytes.get(place) != Some(wanted) {
+            return false;
+        }
+    }
+    panic!("the canary found the planted bug, as it must")
 }
 
 /// Bytes as what clients and devices do to the heap: see [`heap_inputs`].
