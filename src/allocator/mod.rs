@@ -28,23 +28,32 @@
 //! | `pump` | wants to the device, answers back, no lock held (**C1**, **C2**) |
 //! | `inbox` | frees that found the lock taken |
 //! | `stream`, `buffer`, `pool`, `raw` | what programs hold |
-//! | `tags`, `scopes`, `recorder`, `hooks` | who, how much, what happened, who wants to know |
+//! | `tags`, `stacks`, `scopes`, `recorder`, `clock` | who, where, how much, what happened, when |
+//! | `watch`, `hooks`, `alarm`, `failure`, `dump`, `metrics`, `events` | who wants to know |
 
+mod alarm;
 mod buffer;
+mod clock;
+mod dump;
 mod error;
+#[cfg(feature = "tracing")]
+mod events;
+mod failure;
 mod hooks;
 mod inbox;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pool;
 mod pump;
 mod raw;
 mod recorder;
 mod scopes;
 mod shell;
+pub mod stacks;
 mod stream;
 mod sync;
 pub mod tags;
-
-use std::collections::HashMap;
+mod watch;
 
 use crate::device::Device;
 use crate::heap::Heap;
@@ -52,17 +61,20 @@ use crate::ledger::{Metric, Stats, memory_summary, pool_summary};
 use crate::policy::{Policy, presets};
 use crate::vocab::{Class, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
 
+pub use alarm::{Alarm, Pressure, Threshold};
 pub use buffer::{BorrowedBuffer, DeviceBuffer};
 pub use error::{AllocError, FreeError};
+pub use failure::{FailureCause, FailureWriter};
 pub use hooks::{BlockEvent, BlockHook, OutOfMemoryObserver};
 pub use pool::{Capture, PoolScope, PrivatePool};
-pub use recorder::{Record, What};
 pub use scopes::ScopeStats;
 pub use stream::Stream;
 
-use recorder::Recorder;
+pub use crate::vocab::{Dump, Record, What};
+
 use shell::Shared;
 use sync::{Arc, Slow};
+use watch::Watch;
 
 /// How an allocator is made.
 #[derive(Clone, Debug)]
@@ -71,13 +83,27 @@ pub struct Config {
     pub policy: Policy,
     /// How many records the recorder keeps; 0: none.
     pub record: usize,
+    /// The recorder's clock is read once in so many records, rounded up to a power of two; 0:
+    /// never.
+    pub clock_every: u64,
+    /// Call stacks of this many frames are captured for every request, the allocator's own frames
+    /// included; 0: none. Costs microseconds a request; 32 is a good depth.
+    #[cfg(feature = "stacks")]
+    pub stack_depth: usize,
     /// The device's number in summaries.
     pub device_index: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { policy: presets::blockyard(), record: 0, device_index: 0 }
+        Self {
+            policy: presets::blockyard(),
+            record: 0,
+            clock_every: 64,
+            #[cfg(feature = "stacks")]
+            stack_depth: 0,
+            device_index: 0,
+        }
     }
 }
 
@@ -101,9 +127,7 @@ pub struct Emptied {
 /// The caching allocator of one device. All methods may be called from any thread.
 pub struct CachingAllocator {
     shared: Arc<Shared>,
-    streams: Slow<HashMap<u64, StreamId>>,
     next_pool: Slow<u32>,
-    device_index: u32,
 }
 
 impl CachingAllocator {
@@ -111,18 +135,14 @@ impl CachingAllocator {
     /// the policy says.
     #[must_use]
     pub fn new(device: impl Device + Send + 'static, config: Config) -> Self {
+        let watch = Watch::new(&config);
         let mut policy = config.policy;
         if !device.page_mapping() {
             policy.backing = crate::policy::Backing::Segments;
         }
         let heap = Heap::new(policy, device.total());
-        let shared = Shared::new(heap, Recorder::new(config.record), Box::new(device));
-        Self {
-            shared: Arc::new(shared),
-            streams: Slow::new(HashMap::from([(0, StreamId(0))])),
-            next_pool: Slow::new(0),
-            device_index: config.device_index,
-        }
+        let shared = Shared::new(heap, config.record, watch, Box::new(device));
+        Self { shared: Arc::new(shared), next_pool: Slow::new(0) }
     }
 
     /// The default stream: number 0.
@@ -135,7 +155,7 @@ impl CachingAllocator {
     /// default stream.
     #[must_use]
     pub fn stream(&self, handle: u64) -> Stream {
-        let mut streams = self.streams.lock();
+        let mut streams = self.shared.watch.streams.lock();
         let next = StreamId(streams.len() as u32);
         let id = *streams.entry(handle).or_insert(next);
         Stream { shared: Arc::clone(&self.shared), id }
@@ -289,7 +309,11 @@ impl CachingAllocator {
     pub fn memory_summary(&self) -> String {
         let rows: Vec<(String, PoolUsage)> = self.usage().into_iter().map(named).collect();
         let stats = self.stats();
-        format!("{}\n{}", memory_summary(&stats, self.device_index, false), pool_summary(&rows))
+        format!(
+            "{}\n{}",
+            memory_summary(&stats, self.shared.watch.device_index, false),
+            pool_summary(&rows)
+        )
     }
 
     /// Peaks begin at what is current (`reset_peak_memory_stats`).
@@ -322,12 +346,6 @@ impl CachingAllocator {
     #[must_use]
     pub fn view(&self) -> HeapView {
         self.shared.locked().heap.view()
-    }
-
-    /// The recorder's records, oldest first, and how many were lost before them.
-    #[must_use]
-    pub fn records(&self) -> (Vec<Record>, u64) {
-        self.shared.locked().books.recorder.copy()
     }
 
     /// Re-derives every invariant from nothing, and every statistic unless memory is on its way in

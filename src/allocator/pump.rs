@@ -30,16 +30,23 @@ impl Shared {
 
     #[cold]
     fn carry_on(&self, mut output: Output, mut landings: u64) -> Output {
+        let mut moved = false;
         loop {
             let input = match output {
                 Output::Want { ticket, want } => {
+                    moved |= moves_memory(want);
                     Input::Answer { ticket, answer: self.perform(ticket, want) }
                 }
                 Output::Park { ticket } => {
                     self.gate.wait_above(landings);
                     Input::Retry { ticket }
                 }
-                done => return done,
+                done => {
+                    if moved {
+                        self.segments_moved();
+                    }
+                    return done;
+                }
             };
             (output, landings) = self.apply(input);
             self.gate.raise(landings);
@@ -52,6 +59,8 @@ impl Shared {
             let mut device = self.device.lock();
             catch_unwind(AssertUnwindSafe(|| device.perform(want)))
         };
+        #[cfg(feature = "tracing")]
+        super::events::driver_call(self.watch.device_index, want, &answer);
         answer.unwrap_or_else(|panic| {
             self.refuse(ticket);
             resume_unwind(panic)
@@ -70,4 +79,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// Whether a call takes memory from the driver or gives it back.
+const fn moves_memory(want: Want) -> bool {
+    matches!(
+        want,
+        Want::Reserve { .. } | Want::Release { .. } | Want::Map { .. } | Want::Unmap { .. }
+    )
 }

@@ -1,53 +1,31 @@
 //! Recorder: the last requests and what became of them, always at hand.
 //!
-//! Owns a bounded ring of fixed-size records. Each has a sequence number instead of a time; the
-//! oldest are lost first, and how many is known. Read while the program goes on: the ring is copied
-//! under the lock, and told afterwards.
+//! Owns a bounded ring of fixed-size records. Each has a sequence number, which is its order, and a
+//! coarse time that was read outside the lock. The oldest are lost first, and how many is known.
+//! Read while the program goes on: the ring is copied under the lock, and told afterwards. Never
+//! knows a file format: `trace` writes what is copied.
 
-use super::tags::TagId;
-use crate::vocab::{Change, Observe, PoolId, StreamId, Ticket};
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// A block was asked for. `bytes`: the client's size; `address`: 0.
-    Asked {
-        /// The stream.
-        stream: StreamId,
-        /// The pool.
-        pool: PoolId,
-        /// Whose it is.
-        tag: TagId,
-    },
-    /// A change of the core.
-    Changed(Change),
-}
-
-/// One record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Which record it is, ever: the first has 0.
-    pub sequence: u64,
-    /// The request, where it is one's.
-    pub ticket: Ticket,
-    /// The client's size, of a request.
-    pub bytes: u64,
-    /// What happened.
-    pub what: What,
-}
+use super::clock::Clock;
+use super::sync::Arc;
+use crate::vocab::{Change, Observe, Origin, PoolId, Record, StreamId, Ticket, What};
 
 /// The ring.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recorder {
     ring: Vec<Record>,
     capacity: usize,
     next: u64,
+    clock: Arc<Clock>,
 }
 
 impl Recorder {
     /// Keeps the last `capacity` records; 0 keeps none.
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { ring: Vec::with_capacity(capacity), capacity, next: 0 }
+    pub(crate) fn new(capacity: usize, clock: Arc<Clock>) -> Self {
+        Self { ring: Vec::with_capacity(capacity), capacity, next: 0, clock }
+    }
+
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     #[inline]
@@ -62,16 +40,17 @@ impl Recorder {
         bytes: u64,
         stream: StreamId,
         pool: PoolId,
-        tag: TagId,
+        Origin { tag, stack }: Origin,
     ) {
         if self.capacity > 0 {
-            self.keep(ticket, bytes, What::Asked { stream, pool, tag });
+            self.keep(ticket, bytes, What::Asked { stream, pool, tag, stack });
         }
     }
 
     #[inline]
     fn keep(&mut self, ticket: Ticket, bytes: u64, what: What) {
-        let record = Record { sequence: self.next, ticket, bytes, what };
+        let time_us = self.clock.time_us(self.next);
+        let record = Record { sequence: self.next, time_us, ticket, bytes, what };
         if self.ring.len() < self.capacity {
             self.ring.push(record);
         } else {
@@ -81,14 +60,13 @@ impl Recorder {
         self.next += 1;
     }
 
-    /// The records, oldest first, and how many were lost before them.
-    pub(crate) fn copy(&self) -> (Vec<Record>, u64) {
+    /// Appends the records, oldest first. Returns how many were lost before them.
+    pub(crate) fn copy_to(&self, records: &mut Vec<Record>) -> u64 {
         let lost = self.next - self.ring.len() as u64;
         let turn = if lost == 0 { 0 } else { (self.next % self.capacity as u64) as usize };
-        let mut records = Vec::with_capacity(self.ring.len());
         records.extend_from_slice(&self.ring[turn..]);
         records.extend_from_slice(&self.ring[..turn]);
-        (records, lost)
+        lost
     }
 }
 
@@ -106,21 +84,45 @@ impl Observe for Recorder {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    fn ring(capacity: usize) -> Recorder {
+        Recorder::new(capacity, Arc::new(Clock::new(0)))
+    }
+
+    fn ask(recorder: &mut Recorder, number: u64) {
+        recorder.asked(Ticket(number), 1, StreamId(0), PoolId(0), Origin::default());
+    }
+
     #[test]
     fn j1_the_ring_loses_the_oldest_and_says_how_many() {
-        let mut recorder = Recorder::new(3);
-        for number in 0..5 {
-            recorder.asked(Ticket(number), 1, StreamId(0), PoolId(0), TagId::NONE);
-        }
-        let (records, lost) = recorder.copy();
-        assert_eq!(lost, 2);
+        let mut recorder = ring(3);
+        (0..5).for_each(|number| ask(&mut recorder, number));
+        let mut records = Vec::new();
+        assert_eq!(recorder.copy_to(&mut records), 2);
         let kept: Vec<u64> = records.iter().map(|record| record.ticket.0).collect();
         assert_eq!(kept, [2, 3, 4]);
         assert!(records.windows(2).all(|pair| pair[0].sequence + 1 == pair[1].sequence));
-        assert_eq!(Recorder::new(0).copy(), (Vec::new(), 0));
+        assert!(records.iter().all(|record| record.time_us == 0), "the clock is off");
+        let mut none = Vec::new();
+        assert_eq!((ring(0).copy_to(&mut none), none.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_clock_is_read_once_in_so_many_records_and_never_by_the_recorder() {
+        let clock = Arc::new(Clock::new(2));
+        let mut recorder = Recorder::new(8, Arc::clone(&clock));
+        let mut readings = 0;
+        for number in 0..6 {
+            readings += u32::from(clock.tick());
+            ask(&mut recorder, number);
+        }
+        let mut records = Vec::new();
+        recorder.copy_to(&mut records);
+        assert_eq!(readings, 3, "before records 0, 2 and 4");
+        assert!(records.iter().all(|record| record.time_us > 1_600_000_000_000_000));
+        assert!(records.windows(2).all(|pair| pair[0].time_us <= pair[1].time_us));
     }
 }

@@ -7,10 +7,13 @@ use super::recorder::Recorder;
 use super::scopes::Scopes;
 use super::sync::{AtomicUsize, Gate, Lock, Slow};
 use super::tags::TagId;
+use super::watch::Watch;
 use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::Stats;
-use crate::vocab::{Address, BlockId, Change, Input, Observe, Output, PoolId, StreamId, Ticket};
+use crate::vocab::{
+    Address, BlockId, Change, Input, Mark, Observe, Origin, Output, PoolId, StreamId, Ticket,
+};
 
 /// What the lock guards.
 pub(crate) struct Inner {
@@ -19,8 +22,8 @@ pub(crate) struct Inner {
     next_ticket: u64,
     /// Blocks handed out by address, for the raw interface.
     pub raw: HashMap<u64, RawBlock>,
-    /// The tag of each live block, by slot.
-    tags: Vec<TagId>,
+    /// Who made the request of each live block, by slot.
+    marks: Vec<Mark>,
 }
 
 /// A block that was handed out by address.
@@ -72,11 +75,18 @@ pub struct Shared {
     /// How many pool scopes are open on any thread: none is the common case.
     pub(super) pool_scopes: AtomicUsize,
     pub(super) hooks: super::hooks::Hooks,
+    pub(super) watch: Watch,
     pub(super) total: Option<u64>,
 }
 
 impl Shared {
-    pub(super) fn new(heap: Heap, recorder: Recorder, device: Box<dyn Device + Send>) -> Self {
+    pub(super) fn new(
+        heap: Heap,
+        record: usize,
+        watch: Watch,
+        device: Box<dyn Device + Send>,
+    ) -> Self {
+        let recorder = Recorder::new(record, super::sync::Arc::clone(&watch.clock));
         let stats = Stats::new(heap.policy().max_split);
         Self {
             total: device.total(),
@@ -85,13 +95,14 @@ impl Shared {
                 books: Books { stats, scopes: Scopes::default(), recorder },
                 next_ticket: 0,
                 raw: HashMap::new(),
-                tags: Vec::new(),
+                marks: Vec::new(),
             }),
             inbox: Inbox::new(),
             gate: Gate::default(),
             device: Slow::new(device),
             pool_scopes: AtomicUsize::new(0),
             hooks: super::hooks::Hooks::default(),
+            watch,
         }
     }
 
@@ -103,6 +114,15 @@ impl Shared {
             self.collect(&mut inner);
         }
         inner
+    }
+
+    /// As [`Shared::locked`], if the lock is free.
+    pub(super) fn try_locked(&self) -> Option<impl std::ops::DerefMut<Target = Inner> + '_> {
+        let mut inner = self.lock.try_lock()?;
+        if self.inbox.may_hold() {
+            self.collect(&mut inner);
+        }
+        Some(inner)
     }
 
     #[cold]
@@ -128,7 +148,7 @@ impl Shared {
         bytes: u64,
         stream: StreamId,
         pool: PoolId,
-        tag: TagId,
+        origin: Origin,
         note: impl FnOnce(&mut Inner, BlockId, Address),
     ) -> Output {
         let (output, landings) = {
@@ -136,20 +156,20 @@ impl Shared {
             let inner = &mut *inner;
             inner.next_ticket += 1;
             let ticket = Ticket(inner.next_ticket);
-            inner.books.recorder.asked(ticket, bytes, stream, pool, tag);
+            inner.books.recorder.asked(ticket, bytes, stream, pool, origin);
             let input = Input::Alloc { ticket, bytes, stream, pool };
             let output = inner.heap.apply(input, &mut inner.books);
             if let Output::Served { block, address, .. } = output {
-                inner.keep_tag(block, tag);
+                inner.keep_mark(block, Mark { ticket, origin });
                 note(inner, block, address);
                 return output;
             }
             (output, inner.heap.landings())
         };
         let output = self.carry(output, landings);
-        if let Output::Served { block, address, .. } = output {
+        if let Output::Served { ticket, block, address } = output {
             let mut inner = self.locked();
-            inner.keep_tag(block, tag);
+            inner.keep_mark(block, Mark { ticket, origin });
             note(&mut inner, block, address);
         }
         output
@@ -189,18 +209,23 @@ impl Shared {
 
 impl Inner {
     #[inline]
-    fn keep_tag(&mut self, block: BlockId, tag: TagId) {
+    fn keep_mark(&mut self, block: BlockId, mark: Mark) {
         let slot = block.index as usize;
-        if slot < self.tags.len() {
-            self.tags[slot] = tag;
-        } else if tag != TagId::NONE {
-            self.tags.resize(slot + 1, TagId::NONE);
-            self.tags[slot] = tag;
+        if slot < self.marks.len() {
+            self.marks[slot] = mark;
+        } else if mark.origin != Origin::default() {
+            self.marks.resize(slot + 1, Mark::default());
+            self.marks[slot] = mark;
         }
+    }
+
+    /// Who made the requests of live blocks, by slot; of free slots, of their last tenants.
+    pub(super) fn marks(&self) -> &[Mark] {
+        &self.marks
     }
 
     /// The tag of a live block.
     pub(super) fn tag_of(&self, block: BlockId) -> TagId {
-        self.tags.get(block.index as usize).copied().unwrap_or(TagId::NONE)
+        self.marks.get(block.index as usize).map_or(TagId::NONE, |mark| mark.origin.tag)
     }
 }

@@ -6,7 +6,6 @@ use super::hooks::BlockEvent;
 use super::pool::{PrivatePool, scoped_pool};
 use super::shell::{Inner, Shared};
 use super::sync::Arc;
-use super::tags;
 use crate::vocab::{Address, BlockId, OutOfMemory, Output, PoolId, StreamId};
 
 /// A stream of one allocator's device. Cheap to clone.
@@ -114,7 +113,7 @@ impl Shared {
         pool: PoolId,
         note: impl FnOnce(&mut Inner, BlockId, Address),
     ) -> Result<(BlockId, Address), AllocError> {
-        match self.alloc(bytes, stream, pool, tags::current(), note) {
+        match self.alloc(bytes, stream, pool, self.watch.origin(), note) {
             Output::Served { block, address, .. } => {
                 self.hooks.block(|| BlockEvent { is_alloc: true, address, bytes, stream });
                 Ok((block, address))
@@ -127,7 +126,7 @@ impl Shared {
     fn unserved(&self, output: Output) -> Result<(BlockId, Address), AllocError> {
         match output {
             Output::Failed { report, .. } => {
-                self.hooks.failed(&report);
+                self.failed(&report);
                 Err(AllocError::OutOfMemory(OutOfMemory { report }))
             }
             Output::DriverFailed { fault, .. } | Output::Refused { fault } => {

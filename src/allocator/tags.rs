@@ -1,20 +1,22 @@
 //! Tags: whose memory it is, in the program's own words.
 //!
 //! A scope names what its thread allocates until it ends; scopes nest. Names are kept once for the
-//! whole process, so a block carries one number.
+//! whole process, so a block carries one number. A scope belongs to its thread. What moves between
+//! threads takes its tag along by asking: a future by [`Tagging::tagged`], which enters the tag
+//! around each poll, a closure by [`carry`].
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{OnceLock, PoisonError, RwLock};
+use std::task::{Context, Poll};
 
-/// An interned tag: a name inside another tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct TagId(pub u32);
+use pin_project_lite::pin_project;
+
+pub use crate::vocab::TagId;
 
 impl TagId {
-    /// No tag.
-    pub const NONE: Self = Self(0);
-
     /// The names from the outermost scope to this one, joined by `/`; empty for [`TagId::NONE`].
     #[must_use]
     pub fn path(self) -> String {
@@ -96,6 +98,58 @@ impl TagScope {
 impl Drop for TagScope {
     fn drop(&mut self) {
         CURRENT.with(|current| current.set(self.outer));
+    }
+}
+
+pin_project! {
+    /// A future with a tag: whichever threads poll it, what it allocates has the tag.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Tagged<F> {
+        tag: TagId,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F> Tagged<F> {
+    /// This future under this tag. Scopes that it opens between two awaits nest inside the tag.
+    pub const fn new(tag: TagId, future: F) -> Self {
+        Self { tag, future }
+    }
+
+    /// The tag.
+    pub const fn tag(&self) -> TagId {
+        self.tag
+    }
+}
+
+impl<F: Future> Future for Tagged<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _scope = TagScope::enter_tag(*this.tag);
+        this.future.poll(context)
+    }
+}
+
+/// Futures that take a tag along.
+pub trait Tagging: Future + Sized {
+    /// The future under this tag: `work.tagged(tags::current())`.
+    fn tagged(self, tag: TagId) -> Tagged<Self> {
+        Tagged::new(tag, self)
+    }
+}
+
+impl<F: Future> Tagging for F {}
+
+/// The closure under the present tag, wherever it runs: `thread::spawn(tags::carry(|| ...))`.
+pub fn carry<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let tag = current();
+    move || {
+        let _scope = TagScope::enter_tag(tag);
+        work()
     }
 }
 

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+pub use crate::vocab::Frame;
 use crate::vocab::{Class, PoolId, StreamId};
 
 /// A whole file.
@@ -197,17 +198,6 @@ pub type Attachment = (String, String);
 /// An interned call stack or tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StackId(pub u32);
-
-/// One frame of a call stack.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Frame {
-    /// The function.
-    pub name: String,
-    /// The file.
-    pub file: String,
-    /// The line, from 1; 0 if unknown.
-    pub line: u32,
-}
 
 /// A call stack, innermost frame first, or a tag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]

@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 
 use super::recording::Frame;
 
+pub(super) use build::segments_of;
 pub use build::{AbsurdDevice, Builder, Names, TAG_FILE};
 
 /// A whole snapshot.

@@ -102,11 +102,8 @@ impl<'a> Builder<'a> {
 
     /// Adds a device's heap. `stack_of` knows where a live request was made. O(its blocks).
     pub fn view(&mut self, device: u32, view: &HeapView, stack_of: impl Fn(Ticket) -> StackId) {
-        for segment in &view.segments {
-            for range in mapped_ranges(segment) {
-                let segment = final_segment(segment, range, &stack_of);
-                self.segment(device, &segment);
-            }
+        for segment in segments_of(view, stack_of) {
+            self.segment(device, &segment);
         }
     }
 
@@ -275,6 +272,16 @@ fn action(kind: Kind) -> Option<&'static str> {
         | Kind::Marker
         | Kind::Other => return None,
     })
+}
+
+/// The segments of a view, of page-mapped ones each mapped range.
+pub(in crate::trace) fn segments_of(
+    view: &HeapView,
+    stack_of: impl Fn(Ticket) -> StackId,
+) -> Vec<FinalSegment> {
+    let ranges =
+        view.segments.iter().flat_map(|segment| mapped_ranges(segment).map(move |r| (segment, r)));
+    ranges.map(|(segment, range)| final_segment(segment, range, &stack_of)).collect()
 }
 
 /// The runs of blocks that have memory.
