@@ -96,9 +96,20 @@ mod kept {
             let Some(pointers) = stacks.by_id.get(place) else { return Vec::new() };
             Arc::clone(pointers)
         };
-        let named: Vec<Frame> = pointers.iter().flat_map(|&pointer| named(pointer)).collect();
-        let inside = named.iter().take_while(|frame| is_ours(&frame.name)).count();
-        named.into_iter().skip(inside).collect()
+        let named = pointers.iter().flat_map(|&pointer| named(pointer)).collect();
+        without_ours(named)
+    }
+
+    /// Without the frames of the unwinder and of this room, which are the innermost. With debug
+    /// information they are known by their files, else by their names.
+    fn without_ours(frames: Vec<Frame>) -> Vec<Frame> {
+        let here = frames.iter().position(|frame| frame.file.ends_with(file!()));
+        let room = here.and_then(|at| frames[at].file.strip_suffix("stacks.rs")).map(str::to_owned);
+        let ours = |(at, frame): &(usize, Frame)| match (here, &room) {
+            (Some(here), Some(room)) => *at <= here || frame.file.starts_with(room),
+            _ => is_ours(&frame.name),
+        };
+        frames.into_iter().enumerate().skip_while(ours).map(|(_, frame)| frame).collect()
     }
 
     /// The functions at an instruction pointer: several where some were inlined.
