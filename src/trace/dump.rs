@@ -348,3 +348,6 @@ fn segment_event(change: Change, event: Event) -> Option<Event> {
     };
     Some(Event { kind, bytes, stream, pool, ..at(event, base) })
 }
+
+#[cfg(test)]
+mod tests;
