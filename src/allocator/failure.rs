@@ -9,7 +9,6 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use super::CachingAllocator;
 use super::shell::Shared;
@@ -26,9 +25,6 @@ pub enum FailureCause {
 
 /// Writes a dump down.
 pub type FailureWriter = dyn Fn(&FailureCause, &Dump) + Send + Sync;
-
-/// How long the core's lock is tried for, when a thread has panicked.
-const FOR_THE_LOCK: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// A writer runs on this thread: failures of its own are not written.
@@ -93,9 +89,10 @@ impl Shared {
     }
 
     /// Writes after a panic, unless the lock cannot be had.
+    #[cfg(not(loom))]
     fn write_panic(&self, cause: &FailureCause) {
         let writers = self.watch.writers.list();
-        if let Some(dump) = self.dump_within(FOR_THE_LOCK) {
+        if let Some(dump) = self.dump_within(panics::FOR_THE_LOCK) {
             write(&writers, cause, &dump);
         }
     }
@@ -122,6 +119,9 @@ mod panics {
 
     /// How long a panicking thread waits for what is written.
     const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// How long the core's lock is tried for.
+    pub(super) const FOR_THE_LOCK: Duration = Duration::from_secs(1);
 
     /// Allocators with writers.
     static LISTENING: RwLock<Vec<Weak<Shared>>> = RwLock::new(Vec::new());
@@ -198,7 +198,8 @@ mod tests {
         let writer: Arc<FailureWriter> = Arc::new(move |_, _| {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        allocator.shared.watch.writers.0.write().unwrap().push(writer);
+        let writers = &allocator.shared.watch.writers.0;
+        writers.write().unwrap_or_else(PoisonError::into_inner).push(writer);
         let cause = FailureCause::Panic("planted".into());
         let held = allocator.shared.locked();
         let elsewhere = std::thread::scope(|scope| {

@@ -117,6 +117,7 @@ impl Shared {
     }
 
     /// As [`Shared::locked`], if the lock is free.
+    #[cfg(not(loom))]
     pub(super) fn try_locked(&self) -> Option<impl std::ops::DerefMut<Target = Inner> + '_> {
         let mut inner = self.lock.try_lock()?;
         if self.inbox.may_hold() {
