@@ -102,7 +102,7 @@ mod kept {
 
     /// Without the frames of the unwinder and of this room, which are the innermost. With debug
     /// information they are known by their files, else by their names.
-    fn without_ours(frames: Vec<Frame>) -> Vec<Frame> {
+    pub(super) fn without_ours(frames: Vec<Frame>) -> Vec<Frame> {
         let here = frames.iter().position(|frame| frame.file.ends_with(file!()));
         let room = here.and_then(|at| frames[at].file.strip_suffix("stacks.rs")).map(str::to_owned);
         let ours = |(at, frame): &(usize, Frame)| match (here, &room) {
@@ -142,6 +142,28 @@ mod tests {
     #[inline(never)]
     fn somewhere(depth: usize) -> CallStackId {
         capture(depth)
+    }
+
+    #[test]
+    fn the_allocators_own_frames_are_left_out_with_and_without_files() {
+        let frame = |name: &str, file: &str| crate::vocab::Frame {
+            name: name.into(),
+            file: file.into(),
+            line: 1,
+        };
+        let user = [frame("train", "net/src/allocator/x.rs"), frame("main", "")];
+        let filed = [
+            frame("trace", "backtrace/mod.rs"),
+            frame("capture", &format!("x/{}", file!())),
+            frame("alloc", &format!("x/{}", file!().replace("stacks", "stream"))),
+        ];
+        let named = [
+            frame("backtrace::backtrace::trace", ""),
+            frame("<blockyard::allocator::stream::Stream>::alloc", ""),
+        ];
+        for ours in [&filed[..], &named[..]] {
+            assert_eq!(kept::without_ours([ours, &user].concat()), user);
+        }
     }
 
     #[test]
