@@ -3,7 +3,13 @@
 // `cc::Build::new().cpp(true).file("kernels/host.cpp")` is the whole build.
 #include "host_shim.h"
 
+#include "axpy.cu"
+#include "busy.cu"
+#include "cast.cu"
+#include "copy.cu"
 #include "fill.cu"
+#include "pattern.cu"
+#include "sparse.cu"
 
 #define BY_ROW(kernel) BY_HOST_ENTRY(kernel)
 #include "table.def"

@@ -6,6 +6,7 @@
 // on two host threads. Needs no libstdc++ at run time.
 #pragma once
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
