@@ -1,4 +1,5 @@
-//! PTX: what is committed is of these sources, and has the kernels of the host build with the same parameters.
+//! PTX: what is committed is of these sources, and has the kernels of the host build with the same
+//! parameters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use blockyard_kernels_host::kernels;
@@ -26,7 +27,8 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is wrong with a PTX, given the hash of each source by name and the sources that it must tell.
+/// What is wrong with a PTX, given the hash of each source by name and the sources that it must
+/// tell.
 fn complaints(ptx: &str, hash: impl Fn(&str) -> String, needed: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     let mut told = Vec::new();
