@@ -50,7 +50,7 @@ use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::{Metric, Stats, memory_summary, pool_summary};
 use crate::policy::{Policy, presets};
-use crate::vocab::{Class, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
+use crate::vocab::{Class, Fault, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
 
 pub use buffer::{BorrowedBuffer, DeviceBuffer};
 pub use error::{AllocError, FreeError};
@@ -92,8 +92,10 @@ impl Config {
 /// What emptying the cache came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emptied {
-    /// Bytes given back to the driver.
+    /// Bytes given back to the driver; those until then, where it failed.
     pub released_bytes: u64,
+    /// What the driver failed with, if it did: the rest is kept.
+    pub fault: Option<Fault>,
     /// Where nothing was given back, why.
     pub why_nothing: Option<&'static str>,
 }
@@ -153,13 +155,13 @@ impl CachingAllocator {
     /// (`torch.cuda.empty_cache`).
     pub fn empty_cache(&self) -> Emptied {
         let capturing = self.shared.locked().heap.capturing();
-        let trimmed = self.shared.try_trim(Target::All);
-        let why_nothing = match trimmed {
-            Ok(0) => Some(self.why_nothing(capturing)),
-            Ok(_) => None,
-            Err(_) => Some("the driver failed: what it did not take back is kept"),
+        let (released_bytes, fault) = self.shared.try_trim(Target::All);
+        let why_nothing = match (released_bytes, fault) {
+            (0, None) => Some(self.why_nothing(capturing)),
+            (0, Some(_)) => Some("the driver failed: what it did not take back is kept"),
+            _ => None,
         };
-        Emptied { released_bytes: trimmed.unwrap_or(0), why_nothing }
+        Emptied { released_bytes, fault, why_nothing }
     }
 
     /// Why emptying the cache came to nothing.
@@ -183,7 +185,7 @@ impl CachingAllocator {
     }
 
     /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls.
-    /// Returns the bytes.
+    /// Returns the bytes: those until then, where the driver fails.
     pub fn release_at_least(&self, bytes: u64) -> u64 {
         self.shared.trim(Target::AtLeast(bytes))
     }
