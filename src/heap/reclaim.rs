@@ -3,6 +3,9 @@
 //! **V1** only idle memory is named: whole segments with one free block, and whole pages inside
 //! free blocks. An eviction is planned at once and carried out one driver call at a time; a block
 //! that was taken in the meantime is passed over, because its id is stale (**A1**).
+//!
+//! An address range goes back with the last of its pages. One that never got any, because the driver refused them,
+//! is kept for the next growth of its lists, as PyTorch does; in a retired pool there is none, and it goes.
 
 use alloc::vec::Vec;
 
@@ -209,8 +212,19 @@ impl Heap {
                     plan.extend(idle.map(|slot| self.id(slot)));
                 }
             }
+            if self.pools.is_retired(pool) {
+                plan.extend(self.empty_ranges(pool).map(|slot| self.id(slot)));
+            }
         }
         plan
+    }
+
+    /// The address ranges of a pool that have no pages at all.
+    fn empty_ranges(&self, pool: PoolId) -> impl Iterator<Item = u32> + '_ {
+        let sides = [Class::Small, Class::Large].into_iter();
+        let lists = sides.flat_map(move |class| self.pools.side(pool, class));
+        let gaps = lists.flat_map(|lists| self.lists[lists].unmapped.iter().map(|&(_, slot)| slot));
+        gaps.filter(|&slot| self.blocks[slot].is_alone())
     }
 
     pub(super) fn every_pool(&self) -> Vec<PoolId> {
@@ -239,6 +253,9 @@ impl Heap {
     /// pages inside.
     pub(super) fn idle_bytes(&self, slot: u32) -> u64 {
         let block = &self.blocks[slot];
+        if block.state != State::Free {
+            return 0;
+        }
         if !block.paged {
             return if block.is_alone() { block.size } else { 0 };
         }
@@ -268,14 +285,20 @@ impl Heap {
     fn next_departure(&mut self, eviction: &mut Eviction) -> Option<Want> {
         while let Some(id) = eviction.plan.pop() {
             let slot = id.index;
-            if !self.blocks.holds(slot, id.generation) || self.blocks[slot].state != State::Free {
+            if !self.blocks.holds(slot, id.generation) {
                 continue;
             }
-            let want = if self.blocks[slot].paged { self.unmap(slot) } else { self.release(slot) };
+            let block = &self.blocks[slot];
+            let want = match block.state {
+                State::Free if block.paged => self.unmap(slot),
+                State::Free => self.release(slot),
+                State::Unmapped if block.is_alone() => Some((slot, self.release_range(slot))),
+                _ => None,
+            };
             if let Some((slot, want)) = want {
                 self.in_flight += 1;
                 eviction.moving = slot;
-                eviction.range = false;
+                eviction.range = matches!(want, Want::ReleaseRange { .. });
                 return Some(want);
             }
         }
@@ -392,12 +415,16 @@ impl Heap {
         if !self.blocks[slot].is_alone() {
             return None;
         }
+        eviction.range = true;
+        self.in_flight += 1;
+        Some(self.release_range(slot))
+    }
+
+    fn release_range(&mut self, slot: u32) -> Want {
         self.unshelve_unmapped(slot);
         let block = &mut self.blocks[slot];
         block.state = State::Moving;
-        eviction.range = true;
-        self.in_flight += 1;
-        Some(Want::ReleaseRange { base: Address(block.address), bytes: block.size })
+        Want::ReleaseRange { base: Address(block.address), bytes: block.size }
     }
 
     /// The driver would not take the memory back: it is as free as it was.

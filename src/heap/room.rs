@@ -183,9 +183,10 @@ impl Heap {
                 State::Live | State::Draining | State::Moving => runs.push(Run::new()),
             }
         }
-        // A range that was emptied goes back whole.
+        // A range that was emptied goes back whole, and so does an empty one of a retired pool.
         let all_gaps = runs.len() == 1 && runs[0].iter().all(|&(gap, _)| gap);
-        if freed && all_gaps { Vec::new() } else { runs }
+        let retired = self.pools.is_retired(self.lists[segment.lists].pool);
+        if (freed || (empties && retired)) && all_gaps { Vec::new() } else { runs }
     }
 }
 

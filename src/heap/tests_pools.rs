@@ -91,6 +91,59 @@ fn a_pool_that_is_retired_during_a_climb_stays_until_it_ends() {
     assert_eq!(heap.lists_held(), 0);
 }
 
+fn range_of(want: Want) -> u64 {
+    let Want::ReserveRange { bytes, .. } = want else { panic!("{want:?}") };
+    bytes
+}
+
+/// The driver gave addresses and refused the pages: the next growth of the same lists uses those addresses, whoever
+/// else asks gets others, and the policy does not matter.
+#[test]
+fn a_range_without_pages_serves_the_next_growth() {
+    for policy in [presets::blockyard(), presets::pytorch_expandable()] {
+        let mut heap = heap(policy, 100);
+        range_of(want(alloc_in(&mut heap, 1, 0, 0, 40 * MIB)));
+        let base = Address(1 << 40);
+        assert!(matches!(want(answer(&mut heap, 1, Answer::Granted { base })), Want::Map { .. }));
+        let mut output = answer(&mut heap, 1, FULL);
+        while let Output::Want { want, .. } = output {
+            assert!(matches!(want, Want::Map { base: at, .. } if at == base), "{want:?}");
+            output = answer(&mut heap, 1, FULL);
+        }
+        assert!(matches!(output, Output::Failed { .. }));
+        let trim = Input::Trim { ticket: Ticket(2), target: Target::All };
+        let nothing = Output::Trimmed { ticket: Ticket(2), released: 0 };
+        assert_eq!(apply(&mut heap, trim), nothing, "it is kept");
+        let again = want(alloc_in(&mut heap, 3, 0, 0, 20 * MIB));
+        assert!(matches!(again, Want::Map { base: at, .. } if at == base), "{again:?}");
+        range_of(want(alloc_in(&mut heap, 4, 0, 1, 20 * MIB)));
+    }
+}
+
+/// In a retired pool nobody will grow: the range goes back, and with it the lists (P1).
+#[test]
+fn a_range_without_pages_of_a_retired_pool_goes_back() {
+    let mut heap = heap(presets::blockyard(), 100);
+    let bytes = range_of(want(alloc_in(&mut heap, 1, 1, 0, 40 * MIB)));
+    let base = Address(1 << 40);
+    want(answer(&mut heap, 1, Answer::Granted { base }));
+    let fault = Fault::Driver(7);
+    assert!(matches!(answer(&mut heap, 1, Answer::Refused(fault)), Output::DriverFailed { .. }));
+    retire(&mut heap, 1);
+    for refused in [true, false] {
+        let target = Target::Pool(PoolId(1));
+        let output = apply(&mut heap, Input::Trim { ticket: Ticket(2), target });
+        assert_eq!(want(output), Want::ReleaseRange { base, bytes });
+        assert_eq!(heap.lists_held(), 1);
+        if refused {
+            assert!(matches!(answer(&mut heap, 2, FULL), Output::DriverFailed { .. }), "it stays");
+        }
+    }
+    let done = Output::Trimmed { ticket: Ticket(2), released: 0 };
+    assert_eq!(answer(&mut heap, 2, Answer::Released), done);
+    assert_eq!((heap.lists_held(), heap.view().segments.len()), (0, 0));
+}
+
 /// What a stream costs is the bins of the words in which it has held blocks.
 #[test]
 fn a_stream_makes_the_bins_that_it_needs() {
