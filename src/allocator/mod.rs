@@ -152,7 +152,8 @@ impl CachingAllocator {
     }
 
     /// Gives all idle memory back to the driver, after waiting for pending frees
-    /// (`torch.cuda.empty_cache`).
+    /// (`torch.cuda.empty_cache`). O(free blocks) beside the driver's calls; where nothing goes back O(blocks), to say
+    /// why.
     pub fn empty_cache(&self) -> Emptied {
         let capturing = self.shared.locked().heap.capturing();
         let (released_bytes, fault) = self.shared.try_trim(Target::All);
@@ -191,7 +192,7 @@ impl CachingAllocator {
     }
 
     /// Bytes that emptying the cache would give back now, not counting pending frees; none during a
-    /// capture. O(blocks).
+    /// capture. O(blocks), under the lock.
     #[must_use]
     pub fn releasable_bytes(&self) -> u64 {
         let heap = &self.shared.locked().heap;
@@ -229,6 +230,7 @@ impl CachingAllocator {
 
     /// The largest request that would be served on this stream now, in bytes, without waiting for
     /// pending frees; from the pool of this thread's innermost pool scope, else the default pool.
+    /// O(blocks), under the lock.
     ///
     /// # Panics
     /// If the stream belongs to another allocator.
@@ -239,7 +241,8 @@ impl CachingAllocator {
         self.shared.locked().heap.largest_possible(stream.id(), pool)
     }
 
-    /// Calls `observer` with the report of every failed request, before its error is returned.
+    /// Calls `observer` with the report of every failed request, before its error is returned. Making the report is
+    /// O(blocks), under the lock: what is pinned and by whom is not kept up to date on the way of every request.
     pub fn on_out_of_memory(&self, observer: impl Fn(&Report) + Send + Sync + 'static) {
         self.shared.hooks.on_out_of_memory(std::sync::Arc::new(observer));
     }
@@ -286,7 +289,7 @@ impl CachingAllocator {
         self.stats().flat()
     }
 
-    /// `torch.cuda.memory_summary`, and a table of where each pool's memory is.
+    /// `torch.cuda.memory_summary`, and a table of where each pool's memory is. O(blocks), under the lock.
     #[must_use]
     pub fn memory_summary(&self) -> String {
         let rows: Vec<(String, PoolUsage)> = self.usage().into_iter().map(named).collect();
@@ -314,13 +317,13 @@ impl CachingAllocator {
         self.shared.locked().books.scopes.pop()
     }
 
-    /// Where the memory of each side of each pool on each stream is. O(blocks).
+    /// Where the memory of each side of each pool on each stream is. O(blocks), under the lock: other threads wait.
     #[must_use]
     pub fn usage(&self) -> Vec<(PoolId, Class, StreamId, PoolUsage)> {
         self.shared.locked().heap.usage()
     }
 
-    /// The heap at this moment. O(blocks).
+    /// The heap at this moment. O(blocks), under the lock: other threads wait.
     #[must_use]
     pub fn view(&self) -> HeapView {
         self.shared.locked().heap.view()

@@ -64,7 +64,8 @@ impl Heap {
         rows
     }
 
-    /// Why a request failed. O(blocks).
+    /// Why a request failed. O(blocks): whether a free block is pinned is seen from its neighbours, and a figure kept
+    /// for it would have to change with every free and every cut.
     pub(super) fn report(&self, request: &Request, rungs: Vec<(Rung, RungOutcome)>) -> Report {
         let page_bytes = grow::page_bytes(&self.policy, request.class);
         let mut report = Report {
