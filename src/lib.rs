@@ -27,6 +27,8 @@ pub mod allocator;
 #[cfg(feature = "std")]
 pub mod device;
 #[cfg(feature = "std")]
+pub mod diagnosis;
+#[cfg(feature = "std")]
 pub mod lab;
 #[cfg(feature = "std")]
 pub mod trace;

@@ -13,7 +13,7 @@ pub mod units;
 pub mod view;
 
 pub use change::{Change, Observe};
-pub use protocol::{Answer, Fault, Input, Order, Output, Target, Want};
+pub use protocol::{Answer, Call, Fault, Input, Order, Output, Target, Want};
 pub use record::{CallStackId, Dump, Frame, Mark, Origin, Record, TagId, What};
 pub use report::{Human, OutOfMemory, Report, Rung, RungOutcome, Verdict};
 pub use units::{
