@@ -18,6 +18,9 @@ use crate::device::cuda::{
 };
 use crate::vocab::Fault;
 
+/// `CUDA_ERROR_INVALID_HANDLE`: cudarc could not make its events, and says no more.
+const INVALID_HANDLE: i32 = 400;
+
 /// What cudarc calls on the paths that are taken from here: it panics at a function that is missing.
 const CUDARC_CALLS: [&str; 18] = [
     "cuInit",
@@ -156,7 +159,8 @@ impl CudaAllocator {
         len: usize,
     ) -> Result<PooledSlice<T>, AllocError> {
         let buffer = self.stream(stream).alloc(bytes_of::<T>(len)?)?;
-        Ok(PooledSlice::new(buffer, stream, len))
+        PooledSlice::new(buffer, stream, len)
+            .ok_or(AllocError::Driver(Fault::Driver(INVALID_HANDLE)))
     }
 }
 

@@ -19,8 +19,10 @@
 
 mod allocator;
 mod buffer;
+mod pattern;
 mod slice;
 
 pub use allocator::CudaAllocator;
 pub use buffer::CudaBuffer;
+pub use pattern::{Patterns, Verdict, Wrong};
 pub use slice::{Lease, PooledSlice};

@@ -7,9 +7,10 @@
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut};
+use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut, DevicePtr};
 
 use crate::allocator::DeviceBuffer;
 
@@ -26,10 +27,15 @@ pub struct PooledSlice<T> {
 pub struct Lease(DeviceBuffer);
 
 impl<T> PooledSlice<T> {
-    pub(super) fn new(buffer: DeviceBuffer, stream: &Arc<CudaStream>, len: usize) -> Self {
-        // SAFETY: the block has room for `len` elements; its memory is not given to the driver, see above.
-        let slice = unsafe { stream.upgrade_device_ptr(buffer.address().0, len) };
-        Self { slice: ManuallyDrop::new(slice), lease: ManuallyDrop::new(Lease(buffer)) }
+    /// `None`: cudarc could not make its events.
+    pub(super) fn new(buffer: DeviceBuffer, stream: &Arc<CudaStream>, len: usize) -> Option<Self> {
+        let upgrade = || {
+            // SAFETY: the block has room for `len` elements; its memory is not given to the driver, see above.
+            unsafe { stream.upgrade_device_ptr(buffer.address().0, len) }
+        };
+        // It unwraps inside.
+        let slice = catch_unwind(AssertUnwindSafe(upgrade)).ok()?;
+        Some(Self { slice: ManuallyDrop::new(slice), lease: ManuallyDrop::new(Lease(buffer)) })
     }
 
     /// All of it, to write to. (A `&mut CudaSlice` could be swapped with one that the driver owns.)
@@ -58,10 +64,9 @@ impl Lease {
     pub fn give_back<T>(self, slice: CudaSlice<T>) {
         let (slice, lease) = (ManuallyDrop::new(slice), ManuallyDrop::new(self));
         let stream = Arc::clone(slice.stream());
-        let pointer = ManuallyDrop::into_inner(slice).leak();
-        let ours = lease.0.address().0;
+        let (pointer, ours) = (slice.device_ptr(&stream).0, lease.0.address().0);
         assert!(pointer == ours, "the slice at {pointer:#x} is not of the lease at {ours:#x}");
-        drop(stream);
+        ManuallyDrop::into_inner(slice).leak();
         drop(ManuallyDrop::into_inner(lease));
     }
 }

@@ -19,6 +19,7 @@
 //! | `ranges` | addresses and pages |
 //! | `device` | the contract, from those |
 //! | `hold`, `subject` | work that stays unfinished, for the laws |
+//! | `kernels` | filling and checking memory on the device |
 //! | `measure` | what driver calls cost |
 #![allow(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod error;
 mod fences;
 mod gpu;
 mod hold;
+mod kernels;
 mod measure;
 mod pool;
 mod ranges;
@@ -42,6 +44,7 @@ pub use driver::{DRIVER_VARIABLE, Driver};
 pub use error::CudaError;
 pub use gpu::{Gpu, Pointer};
 pub use hold::Held;
+pub use kernels::PatternKernels;
 pub use measure::{PageCosts, SegmentCosts, page_costs, segment_costs};
 pub use streams::{CudaStreamHandle, Streams};
 pub use subject::CudaSubject;

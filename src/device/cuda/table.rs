@@ -158,5 +158,12 @@ table! {
     /// Work that the host decides about.
     Launching {
         host = "cuLaunchHostFunc" (Handle, unsafe extern "C" fn(*mut c_void), *mut c_void);
+        module_load = "cuModuleLoadData" (*mut Handle, *const c_void);
+        module_unload = "cuModuleUnload" (Handle);
+        function = "cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
+        kernel = "cuLaunchKernel" (
+            Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle,
+            *mut *mut c_void, *mut *mut c_void
+        );
     }
 }
