@@ -21,8 +21,11 @@ mod allocator;
 mod buffer;
 mod pattern;
 mod slice;
+mod trial;
 
 pub use allocator::CudaAllocator;
 pub use buffer::CudaBuffer;
+pub use cudarc;
 pub use pattern::{Patterns, Verdict, Wrong};
 pub use slice::{Lease, PooledSlice};
+pub use trial::{Tally, Trial, trial};

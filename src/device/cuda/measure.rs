@@ -2,11 +2,12 @@
 //!
 //! Asked by the check of a GPU. Never knows a cost model: the figures may become one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::error::CudaError;
-use super::gpu::Gpu;
+use super::gpu::{Gpu, insist};
 use super::ranges::Ranges;
 use super::streams::CudaStreamHandle;
 
@@ -125,4 +126,81 @@ pub(super) fn timed<T>(call: impl FnOnce() -> T) -> (u64, T) {
 fn median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// Memory straight from the driver, by the caller's numbers: what a program without a caching
+/// allocator would do. What is live goes back when it is dropped.
+pub struct Plain {
+    gpu: Arc<Gpu>,
+    stream: Option<CudaStreamHandle>,
+    live: HashMap<u64, u64>,
+}
+
+impl Plain {
+    /// `cuMemAlloc` and `cuMemFree`.
+    #[must_use]
+    pub fn direct(gpu: &Arc<Gpu>) -> Self {
+        Self { gpu: Arc::clone(gpu), stream: None, live: HashMap::new() }
+    }
+
+    /// `cuMemAllocAsync` and `cuMemFreeAsync` on a stream, which is not waited for.
+    ///
+    /// # Errors
+    /// The driver failed, or has no pools.
+    pub fn pooled(gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
+        if !gpu.pools() {
+            return Err(CudaError::Unsupported("memory pools"));
+        }
+        let stream = Some(CudaStreamHandle::new(gpu)?);
+        Ok(Self { gpu: Arc::clone(gpu), stream, live: HashMap::new() })
+    }
+
+    /// Takes memory under a number that is not in use.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn alloc(&mut self, id: u64, bytes: u64) -> Result<(), CudaError> {
+        let _scope = self.gpu.scope()?;
+        let (driver, mut pointer) = (self.gpu.driver(), 0);
+        let bytes = bytes as usize;
+        let code = match (&self.stream, &driver.pooling) {
+            // SAFETY: writes one address; the stream is kept by its handle.
+            (Some(stream), Some(table)) => unsafe {
+                (table.alloc_default)(&mut pointer, bytes, stream.raw())
+            },
+            // SAFETY: writes one address.
+            _ => unsafe { (driver.core.mem_alloc)(&mut pointer, bytes) },
+        };
+        self.gpu.check("an allocation", code)?;
+        self.live.insert(id, pointer);
+        Ok(())
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn free(&mut self, id: u64) -> Result<(), CudaError> {
+        let Some(&pointer) = self.live.get(&id) else { return Ok(()) };
+        let _scope = self.gpu.scope()?;
+        let driver = self.gpu.driver();
+        let code = match (&self.stream, &driver.pooling) {
+            // SAFETY: taken on this stream, given back once.
+            (Some(stream), Some(table)) => unsafe { (table.free)(pointer, stream.raw()) },
+            // SAFETY: taken by `alloc`, given back once.
+            _ => unsafe { (driver.core.mem_free)(pointer) },
+        };
+        self.gpu.check("a free", code)?;
+        self.live.remove(&id);
+        Ok(())
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        for id in ids {
+            insist(|| self.free(id));
+        }
+    }
 }

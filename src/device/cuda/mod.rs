@@ -45,6 +45,6 @@ pub use error::CudaError;
 pub use gpu::{Gpu, Pointer};
 pub use hold::Held;
 pub use kernels::PatternKernels;
-pub use measure::{PageCosts, SegmentCosts, page_costs, segment_costs};
+pub use measure::{PageCosts, Plain, SegmentCosts, page_costs, segment_costs};
 pub use streams::{CudaStreamHandle, Streams};
 pub use subject::CudaSubject;
