@@ -70,8 +70,7 @@ impl CudaAllocator {
         if ordinal >= count {
             return Err(CudaError::NoDevice { ordinal, count });
         }
-        driver.require(&CUDARC_CALLS)?;
-        driver.findable_by_others()?;
+        ready_for_cudarc(driver)?;
         let context = CudaContext::new(ordinal as usize).map_err(failed)?;
         Self::on(&context, device, config)
     }
@@ -86,7 +85,7 @@ impl CudaAllocator {
         config: Config,
     ) -> Result<Self, CudaError> {
         let ordinal = context.ordinal() as u32;
-        Driver::load()?.require(&CUDARC_CALLS)?;
+        ready_for_cudarc(Driver::load()?)?;
         // SAFETY: the context is one of this device, and lives as long as cudarc's handle of it.
         let gpu =
             unsafe { Gpu::adopt(ordinal, context.cu_ctx().cast(), Box::new(Arc::clone(context))) }?;
@@ -202,6 +201,12 @@ fn this_thread() -> u64 {
         static NUMBER: Cell<u64> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed));
     }
     NUMBER.get()
+}
+
+/// Whether cudarc has what it needs: it panics where it has not.
+fn ready_for_cudarc(driver: &Driver) -> Result<(), CudaError> {
+    driver.require(&CUDARC_CALLS)?;
+    driver.is_found_by_others()
 }
 
 fn failed(error: DriverError) -> CudaError {

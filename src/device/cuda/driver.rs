@@ -20,6 +20,12 @@ const LIBRARY: &str = "libcuda.so.1";
 #[cfg(windows)]
 const LIBRARY: &str = "nvcuda.dll";
 
+/// The names by which cudarc looks, in its order.
+#[cfg(not(windows))]
+const BY_OTHERS: [&str; 2] = ["libcuda.so", LIBRARY];
+#[cfg(windows)]
+const BY_OTHERS: [&str; 1] = [LIBRARY];
+
 /// The environment variable that names another library, such as a simulated driver.
 pub const DRIVER_VARIABLE: &str = "BLOCKYARD_CUDA_DRIVER";
 
@@ -157,17 +163,32 @@ impl Driver {
         })
     }
 
-    /// Whether code that loads the driver by its usual names gets one.
+    /// Checks that code which looks for the driver by itself, as cudarc does, finds this one.
     ///
     /// # Errors
-    /// Nothing is found by those names: the driver here was loaded by a path, and calls itself
-    /// otherwise.
-    pub fn findable_by_others(&self) -> Result<(), CudaError> {
-        // SAFETY: a driver is loaded in this process already.
-        unsafe { Library::new(LIBRARY) }.map(drop).map_err(|reason| CudaError::NoDriver {
-            tried: LIBRARY.to_string(),
-            reason: innermost(&reason),
-        })
+    /// It finds none, or another: this one was loaded by a path, and the system has its own.
+    pub fn is_found_by_others(&self) -> Result<(), CudaError> {
+        let mut reason = String::new();
+        for name in BY_OTHERS {
+            // SAFETY: drivers that are loaded already, or that the other code would load in a moment.
+            let library = match unsafe { Library::new(name) } {
+                Ok(library) => library,
+                Err(error) => {
+                    reason = innermost(&error);
+                    continue;
+                }
+            };
+            // SAFETY: the symbol is looked at and never called or read.
+            let init = unsafe { library.get::<*const ()>(b"cuInit\0") }.map(|symbol| *symbol);
+            // Its count was raised by one; it stays loaded for the other code.
+            std::mem::forget(library);
+            if init.is_ok_and(|found| std::ptr::eq(found, self.core.init as *const ())) {
+                return Ok(());
+            }
+            let (loaded, asked) = (self.path.clone(), name.to_string());
+            return Err(CudaError::OtherDriver { loaded, asked });
+        }
+        Err(CudaError::NoDriver { tried: BY_OTHERS.join(", "), reason })
     }
 
     /// The driver's name for a code.
