@@ -1,22 +1,17 @@
 //! Build: the library's SONAME, and the host build of the project's kernels.
-#![allow(missing_docs)]
 
-use std::path::Path;
+use std::fs;
 
 fn main() {
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
-    println!("cargo:rustc-check-cfg=cfg(host_kernels)");
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
-    println!("cargo:rerun-if-changed={}", kernels.display());
-    let host = kernels.join("host.cpp");
-    if !host.exists() {
-        return;
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
+    for entry in fs::read_dir("../../kernels").into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_file() {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
     }
-    println!("cargo:rustc-cfg=host_kernels");
-    cc::Build::new()
-        .cpp(true)
-        .std("c++20")
-        .opt_level(2)
-        .file(host)
-        .compile("blockyard_host_kernels");
+    let mut build = cc::Build::new();
+    // Kernels call nothing of the C++ library.
+    build.cpp(true).file("../../kernels/host.cpp").opt_level(2).std("c++17").cpp_link_stdlib(None);
+    build.compile("blockyard_kernels");
 }

@@ -152,8 +152,7 @@ fn read(row: &Row) -> Option<(String, Host)> {
     Some((name, Host { run: row.run?, arguments }))
 }
 
-/// The host build that this library was built with.
-#[cfg(host_kernels)]
+/// The host build of the project's kernels, which this library was built with.
 fn project_kernels() -> BTreeMap<String, Host> {
     unsafe extern "C" {
         fn blockyard_host_kernels() -> *const Row;
@@ -167,12 +166,6 @@ fn project_kernels() -> BTreeMap<String, Host> {
         row = row.wrapping_add(1);
     }
     found
-}
-
-#[cfg(not(host_kernels))]
-fn project_kernels() -> BTreeMap<String, Host> {
-    let _: fn(&Row) -> Option<(String, Host)> = read;
-    BTreeMap::new()
 }
 
 #[cfg(test)]

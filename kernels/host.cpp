@@ -1,0 +1,25 @@
+// Host build: every kernel as plain C++ in one translation unit, with the table of them.
+//
+// `cc::Build::new().cpp(true).file("kernels/host.cpp")` is the whole build.
+#include "host_shim.h"
+
+#include "axpy.cu"
+#include "busy.cu"
+#include "cast.cu"
+#include "copy.cu"
+#include "fill.cu"
+#include "pattern.cu"
+#include "sparse.cu"
+
+#define BY_ROW(kernel) BY_HOST_ENTRY(kernel)
+#include "table.def"
+#undef BY_ROW
+
+#define BY_ROW(kernel) BY_HOST_ROW(kernel)
+static const HostKernel host_kernels[] = {
+#include "table.def"
+    {nullptr, nullptr, 0, nullptr}};
+
+extern "C" const HostKernel* blockyard_host_kernels(void) {
+    return host_kernels;
+}
