@@ -7,6 +7,8 @@
 #pragma once
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -90,6 +92,12 @@ static void host_launch(void (*kernel)(A...), void** args, HostIndex grid, HostI
 
 #define BY_HOST_ROW(kernel) \
     {#kernel, kernel##__host, decltype(host_signature(kernel))::count, decltype(host_signature(kernel))::sizes},
+
+/// What "misaligned address" is on a device.
+[[noreturn]] static inline void host_misaligned(const void* at, std::size_t size) {
+    fprintf(stderr, "kernel: access of %zu bytes at %p is misaligned\n", size, at);
+    abort();
+}
 
 // The words of the device that kernels call.
 

@@ -24,9 +24,18 @@ struct alignas(16) u128 {
     u64 lo, hi;
 };
 
-/// Memory as a value of type `T`; the address is aligned to `T` on the device, and need not be on the host.
+/// A GPU refuses an access that is not aligned to its type, and so does the host build.
+template <typename T>
+BY_FN void expect_aligned([[maybe_unused]] const void* at) {
+#ifdef BY_HOST
+    if (reinterpret_cast<u64>(at) % alignof(T)) host_misaligned(at, sizeof(T));
+#endif
+}
+
+/// Memory as a value of type `T`.
 template <typename T>
 BY_FN T load(const void* at) {
+    expect_aligned<T>(at);
 #ifdef BY_HOST
     T value;
     __builtin_memcpy(&value, at, sizeof value);
@@ -38,6 +47,7 @@ BY_FN T load(const void* at) {
 
 template <typename T>
 BY_FN void store(void* at, T value) {
+    expect_aligned<T>(at);
 #ifdef BY_HOST
     __builtin_memcpy(at, &value, sizeof value);
 #else

@@ -8,13 +8,13 @@ BY_FN void row_starts(I* starts, const I* row, u64 rows, u64 count) {
         u64 low = 0, high = count;
         while (low < high) {
             const u64 middle = low + (high - low) / 2;
-            if (static_cast<u64>(row[middle]) < r) {
+            if (static_cast<u64>(load<I>(row + middle)) < r) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        starts[r] = static_cast<I>(low);
+        store(starts + r, static_cast<I>(low));
     }
 }
 
@@ -28,11 +28,13 @@ BY_FN void csr_mm(T* out, u64 ldo, const I* starts, const I* column, const T* va
     for (u64 i = first(); i < count; i += step()) {
         const u64 r = i / columns, c = i % columns;
         T sum = 0;
-        for (I at = starts[r]; at < starts[r + 1]; at++) {
-            sum = fused(value[at], x[static_cast<u64>(column[at]) * ldx + c], sum);
+        const I end = load<I>(starts + r + 1);
+        for (I at = load<I>(starts + r); at < end; at++) {
+            const T* from = x + static_cast<u64>(load<I>(column + at)) * ldx + c;
+            sum = fused(load<T>(value + at), load<T>(from), sum);
         }
         T* to = out + r * ldo + c;
-        *to = beta == 0 ? alpha * sum : fused(beta, *to, alpha * sum);
+        store(to, beta == 0 ? alpha * sum : fused(beta, load<T>(to), alpha * sum));
     }
 }
 

@@ -21,6 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,7 +71,7 @@ def install(requirement):
             options = ["--quiet", "--no-deps", "--only-binary=:all:", "--retries=1", "--timeout=20"]
             subprocess.run([*pip, *options, requirement], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise Unavailable(f"{requirement} cannot be installed: {error}") from error
+            raise Unavailable(f"{requirement} cannot be installed (see above; is PyPI in reach?)") from error
         (place / "complete").touch()
     return next(place.glob("lib/python*/site-packages"))
 
@@ -153,22 +154,24 @@ def fresh():
     print(f"{len(sources())} PTX files compile to the same bytes again")
 
 
-def assemble():
-    """Every PTX through ptxas for every GPU. Kernels keep everything in registers: a spill is a complaint."""
-    ptxas = install(PTXAS) / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
+def assemble_one(ptxas, source, gpu):
+    """The most registers that a kernel takes. Kernels keep everything in registers: a spill is a complaint."""
     with tempfile.TemporaryDirectory() as folder:
+        command = [ptxas, "-v", f"-arch={gpu}", source.with_suffix(".ptx"), "-o", Path(folder) / "cubin"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    spills = re.findall(r"[1-9]\d* bytes (?:stack frame|spill)", done.stderr)
+    if done.returncode or spills:
+        sys.exit(f"{source.stem}.ptx for {gpu}: {', '.join(spills) or done.stdout + done.stderr}")
+    return max(int(count) for count in re.findall(r"Used (\d+) registers", done.stderr))
+
+
+def assemble():
+    """Every PTX through ptxas for every GPU."""
+    ptxas = install(PTXAS) / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for source in sources():
-            registers = []
-            for gpu in GPUS:
-                command = [ptxas, "-v", f"-arch={gpu}", source.with_suffix(".ptx"), "-o", Path(folder) / "cubin"]
-                done = subprocess.run(command, capture_output=True, text=True)
-                if done.returncode:
-                    sys.exit(f"{source.stem}.ptx, {gpu}: {done.stdout}{done.stderr}")
-                spills = re.findall(r"[1-9]\d* bytes (?:stack frame|spill)", done.stderr)
-                if spills:
-                    sys.exit(f"{source.stem}.ptx, {gpu}: {', '.join(spills)}")
-                registers += [int(n) for n in re.findall(r"Used (\d+) registers", done.stderr)]
-            print(f"{source.stem}.ptx: accepted for {' '.join(GPUS)}, at most {max(registers)} registers")
+            registers = max(pool.map(lambda gpu: assemble_one(ptxas, source, gpu), GPUS))
+            print(f"{source.stem}.ptx: accepted for {' '.join(GPUS)}, at most {registers} registers")
 
 
 def main(arguments):

@@ -1,8 +1,8 @@
 //! Kernels: what `kernels/*.cu` compute, on the calling thread of a CPU.
 //!
-//! Owns the table that the host build exports, as Rust values. A launch runs all threads of the grid, one after
-//! another, and returns when they are done. Asked by tests and by whoever plays a CUDA driver; knows neither streams
-//! nor memory.
+//! Owns the table that the host build exports, as Rust values. A launch runs all threads of the
+//! grid, one after another, and returns when they are done. Asked by tests and by whoever plays a
+//! CUDA driver; knows neither streams nor memory.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
@@ -38,8 +38,8 @@ impl Kernel {
     /// Runs the kernel once for each thread of the grid.
     ///
     /// # Safety
-    /// `args` points at one pointer for each of `arg_sizes`, each to that many readable bytes that mean what
-    /// `docs/kernels.md` says; memory that they name may be accessed as it says.
+    /// `args` points at one pointer for each of `arg_sizes`, each to that many readable bytes that
+    /// mean what `docs/kernels.md` says; memory that they name may be accessed as it says.
     pub unsafe fn launch(&self, args: *mut *mut c_void, grid: [u32; 3], block: [u32; 3]) {
         let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
         // SAFETY: the caller's promise is what the kernel expects.

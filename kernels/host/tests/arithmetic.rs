@@ -1,4 +1,5 @@
-//! Arithmetic: axpy and the sparse product against plain loops with one rounding where the kernels have one.
+//! Arithmetic: axpy and the sparse product against plain loops with one rounding where the kernels
+//! have one.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
@@ -62,10 +63,11 @@ fn numbers(name: &str, count: usize, seed: u64) -> Vec<u8> {
 proptest! {
     #[test]
     fn axpy_rounds_once(
-        launch in launches(), kind in 0usize..4, count in 0usize..300, skip in 0usize..5, alpha in -9.0f64..9.0, seed: u64,
+        launch in launches(), kind in 0usize..4, count in 0usize..300, skip in 0usize..5,
+        alpha in -9.0f64..9.0, seed: u64,
     ) {
         let (name, size) = (FLOATS[kind], size_of(FLOATS[kind]));
-        let x = numbers(name, count + skip, seed);
+        let x = numbers(name, count + skip + 2, seed);
         let mut y = Arena::of(&numbers(name, count + skip + 2, !seed));
         let before = y.bytes().to_vec();
         let mut x_at = Arena::of(&x);
@@ -76,7 +78,8 @@ proptest! {
             let place = i * size..(i + 1) * size;
             let inside = (skip..skip + count).contains(&i);
             let old = &before[place.clone()];
-            let wanted = if inside { axpy(name, alpha, &x[place.clone()], old) } else { old.to_vec() };
+            let sum = axpy(name, alpha, &x[place.clone()], old);
+            let wanted = if inside { sum } else { old.to_vec() };
             prop_assert!(same(name, &y.bytes()[place.clone()], &wanted), "{} at {}", name, i);
         }
     }
@@ -107,7 +110,8 @@ proptest! {
     #[test]
     fn sparse_times_dense(
         launch in launches(), rows in 0usize..9, inner in 1usize..9, columns in 0usize..6,
-        density in 0u64..5, ldx in 0usize..3, beta in prop_oneof![Just(0.0), Just(1.0), -2.0f64..2.0], seed: u64,
+        density in 0u64..5, ldx in 0usize..3,
+        beta in prop_oneof![Just(0.0), Just(1.0), -2.0f64..2.0], seed: u64,
     ) {
         let entries: Vec<(usize, usize)> = (0..rows)
             .flat_map(|r| (0..inner).map(move |c| (r, c)))

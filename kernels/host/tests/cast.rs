@@ -1,4 +1,5 @@
-//! Casts: every pair of types, on every 16-bit value and on what is near the places where rounding turns.
+//! Casts: every pair of types, on every 16-bit value and on what is near the places where rounding
+//! turns.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
@@ -38,8 +39,8 @@ fn around(raw: u64) -> [u64; 5] {
     [-2, -1, 0, 1, 2].map(|by| raw.wrapping_add_signed(by))
 }
 
-/// Where a conversion from f32, f64 or an integer to something narrower turns: numbers of the 16-bit formats, the
-/// middles between neighbours, and the ends of the integers. Both signs.
+/// Where a conversion from f32, f64 or an integer to something narrower turns: numbers of the
+/// 16-bit formats, the middles between neighbours, and the ends of the integers. Both signs.
 fn turns() -> Vec<f64> {
     let mut turns: Vec<f64> = [7, 8, 15, 16, 31, 32, 63].map(|bits| 2f64.powi(bits)).to_vec();
     turns.extend([0.0, 0.5, 1.5, f64::INFINITY, f64::from(f32::MAX), 65519.99, 65520.0]);
@@ -139,7 +140,8 @@ proptest! {
         launch in launches(), views in views(), from in 0usize..10, to in 0usize..10, seed: u64,
     ) {
         let (types, sizes) = ((TYPES[from], TYPES[to]), (size_of(TYPES[from]), size_of(TYPES[to])));
-        let ((before, src_size), (after, dst_size)) = (views.extent(&views.src), views.extent(&views.dst));
+        let (before, src_size) = views.extent(&views.src);
+        let (after, dst_size) = views.extent(&views.dst);
         let mut src = Arena::noise(src_size * sizes.0, seed);
         let mut dst = Arena::noise(dst_size * sizes.1, !seed);
         let source = src.bytes().to_vec();
@@ -161,7 +163,8 @@ proptest! {
 
     #[test]
     fn contiguous_casts_write_what_they_should_only(
-        launch in launches(), from in 0usize..10, to in 0usize..10, count in 0usize..300, skip in 0usize..9, seed: u64,
+        launch in launches(), from in 0usize..10, to in 0usize..10, count in 0usize..300,
+        skip in 0usize..9, seed: u64,
     ) {
         prop_assume!(from != to);
         let (types, sizes) = ((TYPES[from], TYPES[to]), (size_of(TYPES[from]), size_of(TYPES[to])));

@@ -13,7 +13,8 @@ const NONE: u64 = u64::MAX;
 proptest! {
     #[test]
     fn fill_repeats_its_element(
-        launch in launches(), offset in 0usize..33, count in 0usize..200, log in 0usize..5, seed: u64,
+        launch in launches(), offset in 0usize..33, count in 0usize..200, log in 0usize..5,
+        seed: u64,
     ) {
         let element = 1 << log;
         let value = noise(16, seed);
@@ -45,7 +46,8 @@ proptest! {
     fn strided_copies_follow_both_views(launch in launches(), views in views(), seed: u64) {
         for bits in [8, 16, 32, 64, 128] {
             let element = bits / 8;
-            let ((from, src_size), (to, dst_size)) = (views.extent(&views.src), views.extent(&views.dst));
+            let (from, src_size) = views.extent(&views.src);
+            let (to, dst_size) = views.extent(&views.dst);
             let mut src = Arena::noise(src_size * element, seed);
             let mut dst = Arena::noise(dst_size * element, !seed);
             let source = src.bytes().to_vec();
@@ -133,8 +135,37 @@ fn a_pattern_tells_seed_and_place_apart() {
     assert_eq!(verify(&mut arena, 0, 799, (5, 10), ODD), (NONE, 0), "the last byte is outside");
 }
 
+/// Around the head and the tail of the vector path, where chance seldom comes.
 #[test]
-fn a_filled_range_goes_on_across_calls() {
+fn every_small_copy_and_fill_of_every_alignment() {
+    for (from, to, size) in
+        (0..17).flat_map(|a| (0..17).flat_map(move |b| (0..40).map(move |c| (a, b, c))))
+    {
+        let (mut src, mut dst) = (Arena::noise(from + size, 1), Arena::noise(to + size, 2));
+        let moved = src.bytes()[from..].to_vec();
+        let expected = dst.after(|bytes| bytes[to..].copy_from_slice(&moved));
+        run("by_copy", ODD, &[&dst.at(to), &src.at(from), &(size as u64)]);
+        assert!(dst.everything() == expected, "copy from {from} to {to} of {size}");
+    }
+    let (lo, hi) = (0x0706_0504_0302_0100u64, 0x0f0e_0d0c_0b0a_0908u64);
+    for (to, log, count) in
+        (0..17).flat_map(|a| (0..5).flat_map(move |b| (0..34).map(move |c| (a, b, c))))
+    {
+        let element = 1usize << log;
+        let mut dst = Arena::noise(to + count * element, 3);
+        let expected = dst.after(|bytes| {
+            bytes[to..]
+                .iter_mut()
+                .zip((0..element as u8).cycle())
+                .for_each(|(byte, value)| *byte = value);
+        });
+        run("by_fill", ODD, &[&dst.at(to), &(count as u64), &(element as u32), &lo, &hi]);
+        assert!(dst.everything() == expected, "fill at {to}, {count} of {element}");
+    }
+}
+
+#[test]
+fn a_fill_begins_with_its_lowest_byte() {
     let mut arena = Arena::noise(64, 0);
     run("by_fill", ODD, &[&arena.at(1), &9u64, &2u32, &0xabcdu64, &0u64]);
     assert_eq!(arena.bytes()[1..19], [0xcd, 0xab].repeat(9));

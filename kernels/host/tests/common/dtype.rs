@@ -1,4 +1,5 @@
-//! Types: what each element type is worth, and every conversion once more, without the kernels' arithmetic.
+//! Types: what each element type is worth, and every conversion once more, without the kernels'
+//! arithmetic.
 
 use half::{bf16, f16};
 use std::sync::LazyLock;
@@ -120,7 +121,8 @@ static BRAIN: LazyLock<Table> =
     LazyLock::new(|| Table::new(0x7f80, |bits| bf16::from_bits(bits).to_f64(), 2f64.powi(128)));
 
 impl Table {
-    /// What would follow the greatest number stands in infinity's place, so that rounding up to it gives infinity.
+    /// What would follow the greatest number stands in infinity's place, so that rounding up to it
+    /// gives infinity.
     fn new(infinity: u16, value: impl Fn(u16) -> f64, next: f64) -> Self {
         let floats: Vec<f64> = (0..infinity).map(value).chain([next]).collect();
         let wholes = floats.iter().map(|&float| float as i128).collect();

@@ -46,8 +46,8 @@ pub fn run(name: &str, launch: Launch, args: &[&dyn Arg]) {
     let sizes: Vec<u32> = values.iter().map(|value| value.len() as u32).collect();
     assert_eq!(sizes, kernel.arg_sizes, "arguments of {name}");
     let mut pointers: Vec<_> = values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
-    // SAFETY: one pointer for each parameter, each to as many bytes; addresses come from arenas that outlive the call
-    // and that their callers own alone.
+    // SAFETY: one pointer for each parameter, each to as many bytes; addresses come from arenas
+    // that outlive the call and that their callers own alone.
     unsafe { kernel.launch(pointers.as_mut_ptr(), [launch.grid, 1, 1], [launch.block, 1, 1]) };
 }
 

@@ -1,4 +1,5 @@
-//! Views: random pairs of strided views of one shape, and where their elements lie, by plain counting.
+//! Views: random pairs of strided views of one shape, and where their elements lie, by plain
+//! counting.
 
 use super::Arg;
 use proptest::prelude::*;
@@ -59,8 +60,8 @@ fn axis() -> impl Strategy<Value = Axis> {
     (size, dst, prop_oneof![2 => Just(None), 1 => (-5i64..6).prop_map(Some)])
 }
 
-/// Rank 0 to 8. The destination is any order of axes with gaps and signs, but no two elements in one place; the source
-/// is anything: repeated, reversed, overlapping.
+/// Rank 0 to 8. The destination is any order of axes with gaps and signs, but no two elements in
+/// one place; the source is anything: repeated, reversed, overlapping.
 pub fn views() -> impl Strategy<Value = Views> {
     prop::collection::vec(axis(), 0..9).prop_map(|axes| build(&axes))
 }
