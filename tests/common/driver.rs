@@ -12,7 +12,7 @@ pub struct Rig {
     pub gpu: Arc<Gpu>,
     /// Of the simulated driver; `None`: a real one.
     pub control: Option<&'static Control>,
-    _turn: MutexGuard<'static, ()>,
+    pub _turn: MutexGuard<'static, ()>,
 }
 
 /// What is alive in a driver that nobody uses.
