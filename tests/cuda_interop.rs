@@ -206,6 +206,7 @@ fn a_capture_unsaid_is_not_broken() {
     let fence = |stream, serial| Want::Fence { stream, serial: Serial(serial) };
     assert_eq!(device.perform(fence(id, 1)), Answer::Fenced);
     assert_eq!(device.perform(fence(StreamId(5), 1)), Answer::Fenced);
+    stream.synchronize().unwrap();
     stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
     assert_eq!(device.perform(fence(id, 2)), Answer::Refused(Fault::Driver(900)));
     let order = Want::Order { waiter: id, after: StreamId(5), serial: Serial(1) };
