@@ -253,7 +253,7 @@ impl world::World {
         }
         let regions: Vec<u64> = self.memory.regions.keys().copied().collect();
         regions.into_iter().for_each(|address| self.free(address));
-        self.memory.hosts.retain(|_, host| host.ours);
+        self.memory.hosts.clear();
         self.captures = crate::capture::Captures::default();
         self.judge = crate::judge::Judge::default();
         self.modules = crate::module::Modules::default();

@@ -125,6 +125,13 @@ impl World {
         if self.ready { Ok(Here::default()) } else { Err(code::NOT_INITIALIZED) }
     }
 
+    /// The driver is initialised, and the current context, if there is one, is of use.
+    pub fn sound(&self) -> Result<Here, Code> {
+        self.ready()?;
+        let context = self.contexts.get(&thread::context());
+        context.and_then(|context| context.broken).map_or(Ok(Here::default()), Err)
+    }
+
     /// The current context, if it can be worked in.
     pub fn here(&self) -> Result<Here, Code> {
         self.ready()?;
@@ -178,6 +185,10 @@ pub fn destroy_context(world: &mut Guard, context: u64) -> Done {
     for address in regions {
         world.free(address);
     }
+    // Pinned memory is forgotten; its pages stay for whoever reads them still.
+    let hosts = world.memory.hosts.len();
+    world.memory.hosts.retain(|_, host| host.context != context);
+    world.judge.left.hosts += (hosts - world.memory.hosts.len()) as u64;
     let streams = world.streams.iter().filter(|(_, stream)| stream.context == context);
     let streams: Vec<u64> = streams.map(|(id, _)| *id).collect();
     for id in streams {
