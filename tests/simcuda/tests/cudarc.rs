@@ -61,7 +61,7 @@ fn cudarc_runs_unmodified() {
     }
     assert_eq!(control.alive("contexts"), Some(0));
     assert_eq!(control.alive("left_allocations"), Some(0));
-    assert_eq!(control.violations(), [String::new(); 0]);
+    assert!(control.violations().is_empty(), "{:?}", control.violations());
     assert!(
         control.report().starts_with("{\"simcuda\":{\"allocations\":0,"),
         "{}",

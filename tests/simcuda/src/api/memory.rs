@@ -48,6 +48,7 @@ exports! {
         settle_range(&mut world, at, address, bytes)?;
         freeable(&world, address)?;
         world.free(address);
+        world.trim_pools(at.device, false);
         Ok(())
     }
 
