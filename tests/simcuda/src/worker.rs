@@ -90,7 +90,13 @@ fn turn(world: &mut Guard, id: u64, queued: Queued, random: &mut Random) {
     }
     let status = world.contexts.get(&context).and_then(|context| context.broken);
     let status = status.map_or(0, |code| code.0);
-    if status == 0 || matches!(work, Work::Callback { .. }) {
+    let runs = match work {
+        // Memory goes in the same hold of the lock in which nobody was found to work on it.
+        Work::Free { .. } => false,
+        Work::Callback { .. } => true,
+        _ => status == 0,
+    };
+    if runs {
         perform(world, id, &mut work, touches, (status, random));
     }
     finish(world, id, &work);

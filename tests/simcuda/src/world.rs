@@ -110,6 +110,7 @@ impl World {
             next: 0x51_0000,
             config,
         };
+        world.memory.space.stay_fresh(world.config.fresh);
         world.make_default_pools();
         world
     }
@@ -185,10 +186,12 @@ pub fn destroy_context(world: &mut Guard, context: u64) -> Done {
     for address in regions {
         world.free(address);
     }
-    // Pinned memory is forgotten; its pages stay for whoever reads them still.
-    let hosts = world.memory.hosts.len();
-    world.memory.hosts.retain(|_, host| host.context != context);
-    world.judge.left.hosts += (hosts - world.memory.hosts.len()) as u64;
+    let hosts = world.memory.hosts.iter().filter(|(_, host)| host.context == context);
+    let hosts: Vec<u64> = hosts.map(|(address, _)| *address).collect();
+    world.judge.left.hosts += hosts.len() as u64;
+    for address in hosts {
+        world.memory.displace_host(address);
+    }
     let streams = world.streams.iter().filter(|(_, stream)| stream.context == context);
     let streams: Vec<u64> = streams.map(|(id, _)| *id).collect();
     for id in streams {

@@ -52,6 +52,18 @@ exports! {
         Err(code::NOT_SUPPORTED)
     }
 
+    Free(_at) fn cuImportExternalMemory(_memory: Out<u64>, _how: In<u8>) {
+        Err(code::NOT_SUPPORTED)
+    }
+
+    Free(_at) fn cuExternalMemoryGetMappedBuffer(_address: Out<u64>, _memory: u64, _how: In<u8>) {
+        Err(code::NOT_SUPPORTED)
+    }
+
+    Free(_at) fn cuDestroyExternalMemory(_memory: u64) {
+        Err(code::NOT_SUPPORTED)
+    }
+
     Free(_at) fn cuCoredumpGetAttributeGlobal(_key: u32, _value: Out<u8>, _room: Out<u64>) {
         Err(code::NOT_SUPPORTED)
     }
