@@ -54,12 +54,12 @@ fn arguments_may_come_in_one_buffer() {
     let a = alloc(64);
     // Address, count, element size of four bytes with padding, and the value.
     let mut buffer = [a, 2, 2, 0x0201, 0];
-    let mut size = [40_u64];
-    let mut extra = [1, buffer.as_mut_ptr() as u64, 2, size.as_mut_ptr() as u64, 0];
+    let size = std::cell::Cell::new(40_u64);
+    let mut extra = [1, buffer.as_mut_ptr() as u64, 2, size.as_ptr() as u64, 0];
     let none = std::ptr::null_mut();
     ok(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, 0, none, extra.as_mut_ptr()));
     assert_eq!(read(a, 5), [1, 2, 1, 2, 0]);
-    size[0] = 8;
+    size.set(8);
     assert_eq!(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, 0, none, extra.as_mut_ptr()), 1);
     assert_eq!(cuLaunchKernel(fill, 0, 1, 1, 1, 1, 1, 0, 0, none, extra.as_mut_ptr()), 1);
     assert_eq!(cuLaunchKernel(fill, 1, 1, 1, 32, 33, 1, 0, 0, none, extra.as_mut_ptr()), 1);

@@ -67,8 +67,4 @@ exports! {
         }
         count.set(known.nodes.len() as u64)
     }
-
-    Sound(_at) fn cuGraphDebugDotPrint(_graph: u64, _path: Out<u8>, _flags: u32) {
-        Err(code::NOT_SUPPORTED)
-    }
 }

@@ -140,25 +140,6 @@ exports! {
     ) {
         managed(address, bytes)
     }
-
-    Context(_at) fn cuIpcGetMemHandle(_handle: Out<u8>, _address: u64) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Context(_at) fn cuIpcCloseMemHandle(_address: u64) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    // The handle is a struct of 64 bytes that C passes on the stack, where nobody looks.
-    Context(_at) fn cuIpcOpenMemHandle_v2(_address: Out<u64>) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Context(_at) fn cuMemGetHandleForAddressRange(
-        _handle: Out<u8>, _address: u64, _bytes: u64, _kind: u32, _flags: u64,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
 }
 
 fn allocate(world: &mut World, at: &Here, bytes: u64, managed: bool) -> Result<u64, Code> {

@@ -70,16 +70,6 @@ exports! {
         potential(grid, block, function, most)
     }
 
-    Context(_at) fn cuOccupancyMaxActiveClusters(_count: Out<i32>, _function: u64, _how: Out<u8>) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Context(_at) fn cuOccupancyMaxPotentialClusterSize(
-        _size: Out<i32>, _function: u64, _how: Out<u8>,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
-
     Context(_at) fn cuOccupancyAvailableDynamicSMemPerBlock(
         bytes: Out<u64>, function: u64, blocks: i32, _threads: i32,
     ) {

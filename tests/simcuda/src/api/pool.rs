@@ -134,12 +134,6 @@ exports! {
         supported()?.pools.get(pool)?;
         flags.set(3)
     }
-
-    Sound(_at) fn cuMemPoolExportToShareableHandle(
-        _shared: Out<u8>, _pool: u64, _kind: u32, _flags: u64,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
 }
 
 fn supported() -> Result<Guard, Code> {

@@ -141,26 +141,6 @@ exports! {
         handle.check()?;
         handle.set(supported()?.memory.retain(address)?)
     }
-
-    Sound(_at) fn cuMemExportToShareableHandle(
-        _shared: Out<u8>, _handle: u64, _kind: u32, _flags: u64,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Sound(_at) fn cuMemImportFromShareableHandle(
-        _handle: Out<u64>, _shared: Out<u8>, _kind: u32,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Sound(_at) fn cuMulticastCreate(_handle: Out<u64>, _how: Out<u8>) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Sound(_at) fn cuMulticastGetGranularity(_bytes: Out<u64>, _how: Out<u8>, _option: u32) {
-        Err(code::NOT_SUPPORTED)
-    }
 }
 
 fn supported() -> Result<world::Guard, code::Code> {
