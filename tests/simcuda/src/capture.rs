@@ -97,10 +97,21 @@ impl World {
         Ok(())
     }
 
+    /// Whether this is the legacy default stream, and a stream that waits for it captures.
+    pub fn is_implied(&self, stream: u64) -> bool {
+        let null = self.streams.get(&stream).filter(|stream| stream.null);
+        null.is_some_and(|null| !self.blocking_captures(null.context).is_empty())
+    }
+
+    /// Captures of the context in streams that wait for the legacy default stream.
+    fn blocking_captures(&self, context: u64) -> Vec<u64> {
+        let blocking = self.streams.values().filter(|s| s.context == context && s.is_blocking());
+        blocking.filter_map(|stream| stream.capture).collect()
+    }
+
     /// The legacy default stream may not be used while a stream that waits for it captures.
     fn forbid_implicit(&mut self, context: u64) -> Done {
-        let blocking = self.streams.values().filter(|s| s.context == context && s.is_blocking());
-        let captures: Vec<u64> = blocking.filter_map(|stream| stream.capture).collect();
+        let captures = self.blocking_captures(context);
         self.invalidate(&captures, code::STREAM_CAPTURE_IMPLICIT)
     }
 
@@ -239,8 +250,12 @@ impl World {
 
     /// A stream that captures waits for an event from outside.
     pub fn forbid_crossing(&mut self, stream: u64) -> Done {
-        let capture = self.streams.get(&stream).and_then(|stream| stream.capture);
-        let captures: Vec<u64> = capture.into_iter().collect();
+        let known = self.streams.get(&stream).ok_or(code::INVALID_HANDLE)?;
+        let (null, context) = (known.null, known.context);
+        let captures: Vec<u64> = known.capture.into_iter().collect();
+        if null {
+            self.forbid_implicit(context)?;
+        }
         self.invalidate(&captures, code::STREAM_CAPTURE_ISOLATION)
     }
 

@@ -28,6 +28,8 @@ pub struct Config {
     pub granule: u64,
     pub charge: u64,
     pub address_space: u64,
+    /// Addresses are used again only when all others were.
+    pub fresh: bool,
     pub driver_version: i32,
     pub strangers: Strangers,
     /// Seed and the longest pause in microseconds.
@@ -55,6 +57,7 @@ impl Config {
             granule: power("SIMCUDA_GRANULE", 2 << 20, 4096),
             charge: power("SIMCUDA_CHARGE", 512, 512),
             address_space: bytes("SIMCUDA_ADDRESS_SPACE", 8 << 40),
+            fresh: parsed("SIMCUDA_FRESH_ADDRESSES", 0) != 0,
             driver_version: parsed("SIMCUDA_DRIVER_VERSION", 13_040),
             strangers,
             jitter: pair("SIMCUDA_JITTER"),

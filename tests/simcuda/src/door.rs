@@ -44,6 +44,8 @@ pub enum Class {
     Free,
     /// The driver is initialised.
     Ready,
+    /// The same, and the context, if one is current, is sound.
+    Sound,
     /// A sound context is current.
     Context,
     /// The same, and no capture forbids what may be unsafe in one.
@@ -92,6 +94,7 @@ fn pass(entry: &Entry, class: Class, body: impl FnOnce(&Here) -> Done) -> Done {
     let here = match class {
         Class::Free => Here::default(),
         Class::Ready => world::lock().ready()?,
+        Class::Sound => world::lock().sound()?,
         Class::Context => world::lock().here()?,
         Class::Unsafe => {
             let mut world = world::lock();

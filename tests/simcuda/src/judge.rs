@@ -6,6 +6,7 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Left {
     pub allocations: u64,
+    pub hosts: u64,
     pub streams: u64,
     pub events: u64,
 }

@@ -18,6 +18,7 @@ mod memory;
 mod module;
 mod pool;
 mod random;
+mod ranges;
 mod report;
 mod space;
 mod steer;

@@ -25,11 +25,9 @@ pub struct Region {
     pub doomed: bool,
 }
 
-impl Region {
-    /// The addresses that it takes, with a page behind it that nobody may touch.
-    fn held(bytes: u64) -> Option<u64> {
-        round_up(bytes, PAGE)?.checked_add(PAGE)
-    }
+/// The addresses that so many bytes take, with a page behind them that nobody may touch.
+fn held(bytes: u64) -> Option<u64> {
+    round_up(bytes, PAGE)?.checked_add(PAGE)
 }
 
 /// Memory of the host that the driver knows.
@@ -61,7 +59,8 @@ pub struct Touch {
 
 impl Touch {
     pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
-        self.address < address.saturating_add(bytes) && address < self.address + self.bytes
+        self.address < address.saturating_add(bytes)
+            && address < self.address.saturating_add(self.bytes)
     }
 }
 
@@ -113,15 +112,28 @@ impl Memory {
         round_up(bytes, self.charge).ok_or(code::OUT_OF_MEMORY)
     }
 
-    /// Addresses with memory for a region whose capacity is paid for.
-    pub fn place(&mut self, region: Region) -> Result<u64, Code> {
-        let held = Region::held(region.bytes).ok_or(code::OUT_OF_MEMORY)?;
-        let align = if region.bytes >= 2 << 20 { 2 << 20 } else { PAGE };
+    /// Addresses with memory.
+    fn obtain(&mut self, bytes: u64) -> Result<u64, Code> {
+        let held = held(bytes).ok_or(code::OUT_OF_MEMORY)?;
+        let align = if bytes >= 2 << 20 { 2 << 20 } else { PAGE };
         let address = self.space.take(held, align, 0).ok_or(code::OUT_OF_MEMORY)?;
         if let Err(code) = self.space.expose(address, held - PAGE) {
             self.space.give(address, held);
             return Err(code);
         }
+        Ok(address)
+    }
+
+    fn give(&mut self, address: u64, bytes: u64) {
+        if let Some(held) = held(bytes) {
+            self.space.hide(address, held);
+            self.space.give(address, held);
+        }
+    }
+
+    /// Memory for a region whose capacity is paid for.
+    pub fn place(&mut self, region: Region) -> Result<u64, Code> {
+        let address = self.obtain(region.bytes)?;
         self.regions.insert(address, region);
         Ok(address)
     }
@@ -129,11 +141,24 @@ impl Memory {
     /// Takes the memory of a region away; its capacity is the caller's to give back.
     pub fn displace(&mut self, address: u64) -> Option<Region> {
         let region = self.regions.remove(&address)?;
-        if let Some(held) = Region::held(region.bytes) {
-            self.space.hide(address, held);
-            self.space.give(address, held);
-        }
+        self.give(address, region.bytes);
         Some(region)
+    }
+
+    /// Pinned memory of the host: from the same addresses, so that its misuse is found too.
+    pub fn place_host(&mut self, host: Host) -> Result<u64, Code> {
+        let address = self.obtain(host.bytes)?;
+        self.hosts.insert(address, host);
+        Ok(address)
+    }
+
+    /// Forgets memory of the host, and takes it away if it was allocated here.
+    pub fn displace_host(&mut self, address: u64) -> Option<Host> {
+        let host = self.hosts.remove(&address)?;
+        if host.ours {
+            self.give(address, host.bytes);
+        }
+        Some(host)
     }
 
     /// The region that holds `address`, with its base.
@@ -157,10 +182,14 @@ impl Memory {
         if touch.bytes == 0 || !self.space.contains(touch.address) {
             return true;
         }
-        match self.region(touch.address) {
-            Some((base, region)) => {
-                touch.bytes <= region.bytes && touch.address - base <= region.bytes - touch.bytes
-            }
+        let within = |base: u64, bytes: u64| {
+            touch.bytes <= bytes && touch.address - base <= bytes - touch.bytes
+        };
+        if let Some((base, region)) = self.region(touch.address) {
+            return within(base, region.bytes);
+        }
+        match self.host(touch.address) {
+            Some((base, host)) => within(base, host.bytes),
             None => self.vmm.permits(touch, device),
         }
     }

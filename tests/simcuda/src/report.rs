@@ -123,6 +123,7 @@ impl World {
             ("graphs", (self.captures.graphs.len() + self.captures.ready.len()) as u64),
             ("bytes", bytes),
             ("left_allocations", left.allocations),
+            ("left_host", left.hosts),
             ("left_streams", left.streams),
             ("left_events", left.events),
             ("violations", self.judge.violations),

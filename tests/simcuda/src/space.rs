@@ -19,6 +19,8 @@ pub struct Space {
     base: u64,
     end: u64,
     free: BTreeMap<u64, u64>,
+    /// Where the next search begins, if addresses are not to be used again soon.
+    fresh: Option<u64>,
     file: i32,
     file_end: u64,
 }
@@ -41,15 +43,31 @@ impl Space {
         // SAFETY: the name is a C string; the call has no other precondition.
         let file = unsafe { libc::memfd_create(c"simcuda".as_ptr(), libc::MFD_CLOEXEC) };
         let free = if end > base { [(base, end - base)].into() } else { BTreeMap::new() };
-        Self { base, end, free, file, file_end: 0 }
+        Self { base, end, free, fresh: None, file, file_end: 0 }
     }
 
     pub fn contains(&self, address: u64) -> bool {
         (self.base..self.end).contains(&address)
     }
 
-    /// Takes `bytes` at a multiple of `align`: at `hint` if that is free, else at the lowest place.
+    /// Whether addresses that were given back are used again only when all others were.
+    pub fn stay_fresh(&mut self, fresh: bool) {
+        self.fresh = fresh.then_some(self.base);
+    }
+
+    /// Takes `bytes` at a multiple of `align`: at `hint` if that is free, else at the lowest place,
+    /// or where nothing has been yet.
     pub fn take(&mut self, bytes: u64, align: u64, hint: u64) -> Option<u64> {
+        let fresh = self.fresh.and_then(|place| round_up(place, align));
+        let place = match fresh.filter(|_| hint == 0) {
+            Some(fresh) => self.find(bytes, align, fresh)?,
+            None => self.find(bytes, align, hint)?,
+        };
+        self.fresh = self.fresh.map(|_| place + bytes);
+        Some(place)
+    }
+
+    fn find(&mut self, bytes: u64, align: u64, hint: u64) -> Option<u64> {
         let at_hint = |(&start, &len): (&u64, &u64)| {
             let fits = hint >= start && hint.checked_add(bytes)? <= start + len;
             (fits && hint.is_multiple_of(align)).then_some((start, len, hint))
@@ -168,6 +186,19 @@ mod tests {
             space.give(taken[place], 4096);
         }
         assert_eq!(space.free, all);
+    }
+
+    #[test]
+    fn fresh_addresses_are_not_used_again_soon() {
+        let mut space = Space::new(1 << 30);
+        space.stay_fresh(true);
+        let first = space.take(4096, 4096, 0).unwrap();
+        space.give(first, 4096);
+        let second = space.take(4096, 4096, 0).unwrap();
+        assert_eq!(second, first + 4096);
+        space.give(second, 4096);
+        space.stay_fresh(false);
+        assert_eq!(space.take(4096, 4096, 0), Some(first));
     }
 
     #[test]

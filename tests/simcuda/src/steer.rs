@@ -172,6 +172,7 @@ fn set(world: &mut Guard, name: &str, value: u64) -> Option<()> {
             config.strangers = if value == 0 { Strangers::Skip } else { Strangers::Refuse };
         }
         "memory" => world.memory.devices.iter_mut().for_each(|device| device.total = value),
+        "fresh_addresses" => world.memory.space.stay_fresh(value != 0),
         "charge" if value.is_power_of_two() => world.memory.charge = value,
         _ => return None,
     }
@@ -253,7 +254,6 @@ impl world::World {
         }
         let regions: Vec<u64> = self.memory.regions.keys().copied().collect();
         regions.into_iter().for_each(|address| self.free(address));
-        self.memory.hosts.retain(|_, host| host.ours);
         self.captures = crate::capture::Captures::default();
         self.judge = crate::judge::Judge::default();
         self.modules = crate::module::Modules::default();
@@ -263,6 +263,7 @@ impl world::World {
                 crate::memory::Capacity { total: self.config.memory, ..Default::default() };
                 self.config.devices
             ];
+        self.memory.space.stay_fresh(self.config.fresh);
         self.memory.vmm.granule = self.config.granule;
         self.memory.charge = self.config.charge;
         self.primaries = vec![Primary::default(); self.config.devices];

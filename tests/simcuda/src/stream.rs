@@ -218,7 +218,8 @@ impl World {
 
     /// Something is done: whoever waits for it may look again.
     pub fn wake_all(&self) {
-        for bell in self.streams.values().filter_map(|stream| stream.bell.as_ref()) {
+        let waiting = self.streams.values().filter(|stream| !stream.queue.is_empty());
+        for bell in waiting.filter_map(|stream| stream.bell.as_ref()) {
             bell.notify_all();
         }
         crate::world::done().notify_all();

@@ -9,7 +9,8 @@ static THREADS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static NUMBER: u64 = THREADS.fetch_add(1, Ordering::Relaxed);
-    static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+    static BELOW: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
     static HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
@@ -19,27 +20,32 @@ pub fn number() -> u64 {
     NUMBER.with(|number| *number)
 }
 
-/// The current context, 0 for none.
+/// The current context, 0 for none. Known to the thread's last moment, when the stack is gone.
 pub fn context() -> u64 {
-    CONTEXTS.with_borrow(|stack| stack.last().copied().unwrap_or(0))
+    CURRENT.with(Cell::get)
 }
 
 /// Replaces the top of the stack; 0 takes it away.
 pub fn set_context(context: u64) {
-    CONTEXTS.with_borrow_mut(|stack| {
-        stack.pop();
-        if context != 0 {
-            stack.push(context);
+    match context {
+        0 => {
+            pop_context();
         }
-    });
+        _ => CURRENT.with(|current| current.set(context)),
+    }
 }
 
 pub fn push_context(context: u64) {
-    CONTEXTS.with_borrow_mut(|stack| stack.push(context));
+    let below = CURRENT.with(|current| current.replace(context));
+    if below != 0 {
+        let _ = BELOW.try_with(|stack| stack.borrow_mut().push(below));
+    }
 }
 
 pub fn pop_context() -> Option<u64> {
-    CONTEXTS.with_borrow_mut(Vec::pop)
+    let below = BELOW.try_with(|stack| stack.borrow_mut().pop()).ok().flatten();
+    let top = CURRENT.with(|current| current.replace(below.unwrap_or(0)));
+    Some(top).filter(|top| *top != 0)
 }
 
 /// The mode towards captures, exchanged for `mode` if there is one.

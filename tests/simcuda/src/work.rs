@@ -121,8 +121,8 @@ impl Work {
         }
     }
 
-    /// What it touches. Of a kernel only its arguments are known: those that look like addresses of
-    /// a device count as one byte that is read.
+    /// What it touches. Of a kernel that `ranges` does not know, those of its arguments that look
+    /// like addresses of a device count as one byte that is read.
     pub fn touches(&self, is_ours: impl Fn(u64) -> bool) -> Vec<Touch> {
         match self {
             Self::Copy { to, from, shape } => {
@@ -137,11 +137,7 @@ impl Work {
             Self::Fill { to, shape, .. } => {
                 vec![Touch { address: *to, bytes: shape.target_span(), write: true }]
             }
-            Self::Kernel(launch) => {
-                let words = launch.arguments.iter().filter(|(_, bytes)| *bytes == 8);
-                let addresses = words.map(|(words, _)| words[0]).filter(|word| is_ours(*word));
-                addresses.map(|address| Touch { address, bytes: 1, write: false }).collect()
-            }
+            Self::Kernel(launch) => launch.touches(is_ours),
             _ => Vec::new(),
         }
     }
@@ -166,6 +162,16 @@ impl Work {
 }
 
 impl Launch {
+    fn touches(&self, is_ours: impl Fn(u64) -> bool) -> Vec<Touch> {
+        let words: Vec<u64> = self.arguments.iter().map(|(words, _)| words[0]).collect();
+        if let Some(ranges) = crate::ranges::of(&self.name, &words).filter(|_| self.run.is_some()) {
+            return ranges;
+        }
+        let pointers = self.arguments.iter().filter(|(_, bytes)| *bytes == 8);
+        let addresses = pointers.map(|(words, _)| words[0]).filter(|word| is_ours(*word));
+        addresses.map(|address| Touch { address, bytes: 1, write: false }).collect()
+    }
+
     fn perform(&mut self) {
         let Some(run) = self.run else { return };
         let arguments = self.arguments.iter_mut();

@@ -5,6 +5,7 @@
 //! detached, and end with their stream or with the process.
 
 use crate::code;
+use crate::memory::Touch;
 use crate::random::Random;
 use crate::stream::Queued;
 use crate::work::Work;
@@ -77,7 +78,7 @@ fn turn(world: &mut Guard, id: u64, queued: Queued, random: &mut Random) {
     let Queued { mut work, touches, .. } = queued;
     let (context, device) = world.streams.get(&id).map_or((0, 0), |s| (s.context, s.device));
     let broken = world.contexts.get(&context).and_then(|context| context.broken);
-    let bad = touches.iter().find(|touch| !world.memory.permits(touch, device));
+    let bad = touches.iter().find(|touch| !is_permitted(world, &work, touch, (context, device)));
     if let (None, Some(touch)) = (broken, bad) {
         let name = work.name();
         let (verb, bytes) = (if touch.write { "writes" } else { "reads" }, touch.bytes);
@@ -89,17 +90,43 @@ fn turn(world: &mut Guard, id: u64, queued: Queued, random: &mut Random) {
     }
     let status = world.contexts.get(&context).and_then(|context| context.broken);
     let status = status.map_or(0, |code| code.0);
-    if status == 0 || matches!(work, Work::Callback { .. }) {
+    let runs = match work {
+        // Memory goes in the same hold of the lock in which nobody was found to work on it.
+        Work::Free { .. } => false,
+        Work::Callback { .. } => true,
+        _ => status == 0,
+    };
+    if runs {
         perform(world, id, &mut work, touches, (status, random));
     }
     finish(world, id, &work);
+}
+
+/// Whether work of a context may touch this. A kernel needs access to a peer's memory, a copy does
+/// not; an argument of a kernel may point right behind memory, because it need not be used.
+fn is_permitted(
+    world: &World,
+    work: &Work,
+    touch: &Touch,
+    (context, device): (u64, usize),
+) -> bool {
+    if !matches!(work, Work::Kernel(_)) {
+        return world.memory.permits(touch, device);
+    }
+    let Some((_, region)) = world.memory.region(touch.address) else {
+        let behind = touch.address.checked_sub(1).and_then(|last| world.memory.region(last));
+        return behind.is_some() && touch.bytes <= 1 || world.memory.permits(touch, device);
+    };
+    let known = world.contexts.get(&context);
+    let peer = || known.is_some_and(|context| context.peers.contains(&region.device));
+    (region.device == device || region.managed || peer()) && world.memory.permits(touch, device)
 }
 
 fn perform(
     world: &mut Guard,
     id: u64,
     work: &mut Work,
-    touches: Vec<crate::memory::Touch>,
+    touches: Vec<Touch>,
     (status, random): (i32, &mut Random),
 ) {
     if let Some(stream) = world.streams.get_mut(&id) {

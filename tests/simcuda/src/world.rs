@@ -110,6 +110,7 @@ impl World {
             next: 0x51_0000,
             config,
         };
+        world.memory.space.stay_fresh(world.config.fresh);
         world.make_default_pools();
         world
     }
@@ -123,6 +124,13 @@ impl World {
     /// The driver is initialised.
     pub fn ready(&self) -> Result<Here, Code> {
         if self.ready { Ok(Here::default()) } else { Err(code::NOT_INITIALIZED) }
+    }
+
+    /// The driver is initialised, and the current context, if there is one, is of use.
+    pub fn sound(&self) -> Result<Here, Code> {
+        self.ready()?;
+        let context = self.contexts.get(&thread::context());
+        context.and_then(|context| context.broken).map_or(Ok(Here::default()), Err)
     }
 
     /// The current context, if it can be worked in.
@@ -177,6 +185,12 @@ pub fn destroy_context(world: &mut Guard, context: u64) -> Done {
     world.judge.left.allocations += regions.len() as u64;
     for address in regions {
         world.free(address);
+    }
+    let hosts = world.memory.hosts.iter().filter(|(_, host)| host.context == context);
+    let hosts: Vec<u64> = hosts.map(|(address, _)| *address).collect();
+    world.judge.left.hosts += hosts.len() as u64;
+    for address in hosts {
+        world.memory.displace_host(address);
     }
     let streams = world.streams.iter().filter(|(_, stream)| stream.context == context);
     let streams: Vec<u64> = streams.map(|(id, _)| *id).collect();

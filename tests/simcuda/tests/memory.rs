@@ -144,6 +144,29 @@ fn use_after_free_breaks_the_context_until_it_is_reset() {
 }
 
 #[test]
+fn pinned_memory_is_freed_too_soon() {
+    let _machine = Machine::new();
+    let (a, pin, s) = (alloc(64), pinned(64), stream(1));
+    ok(cuMemcpyDtoHAsync_v2(pin, a, 64, s));
+    ok(cuMemFreeHost(pin));
+    assert_eq!(cuMemFreeHost(pin), 1);
+    assert_eq!(cuMemcpyDtoHAsync_v2(pin, a, 64, s), 0, "not looked at yet");
+    assert_eq!(cuStreamSynchronize(s), 700);
+}
+
+#[test]
+fn addresses_stay_fresh_on_request() {
+    let _machine = Machine::new();
+    let a = alloc(64);
+    ok(cuMemFree_v2(a));
+    assert_eq!(alloc(64), a);
+    set("fresh_addresses", 1);
+    let b = alloc(64);
+    ok(cuMemFree_v2(b));
+    assert_ne!(alloc(64), b);
+}
+
+#[test]
 fn a_byte_too_many_is_found() {
     let _machine = Machine::new();
     let a = alloc(1000);

@@ -148,6 +148,13 @@ fn side(kind: u32, host: u64, device: u64) -> Result<(u64, Side), Code> {
     }
 }
 
+/// An address and so many times such steps further.
+fn place<const N: usize>(base: u64, steps: [(u64, u64); N]) -> Result<u64, Code> {
+    let further =
+        |place: u64, (count, step): (u64, u64)| place.checked_add(count.checked_mul(step)?);
+    steps.into_iter().try_fold(base, further).ok_or(code::INVALID_VALUE)
+}
+
 fn flat(at: &Here, what: Flat, stream: Option<u64>) -> Done {
     let (to, to_side) = side(what.to_kind, what.to_host, what.to_device)?;
     let (from, from_side) = side(what.from_kind, what.from_host, what.from_device)?;
@@ -156,8 +163,8 @@ fn flat(at: &Here, what: Flat, stream: Option<u64>) -> Done {
     if to_pitch < what.width || from_pitch < what.width {
         return Err(code::INVALID_VALUE);
     }
-    let to = to + what.to_y * to_pitch + what.to_x;
-    let from = from + what.from_y * from_pitch + what.from_x;
+    let to = place(to, [(what.to_x, 1), (what.to_y, to_pitch)])?;
+    let from = place(from, [(what.from_x, 1), (what.from_y, from_pitch)])?;
     let shape = Shape {
         width: what.width,
         height: what.height,
@@ -174,13 +181,14 @@ fn solid(at: &Here, what: Solid, stream: Option<u64>) -> Done {
     let or = |value: u64, otherwise: u64| if value == 0 { otherwise } else { value };
     let to_row = or(what.to_pitch, what.width);
     let from_row = or(what.from_pitch, what.width);
-    let to_slice = to_row * or(what.to_height, what.height);
-    let from_slice = from_row * or(what.from_height, what.height);
+    let to_slice = to_row.saturating_mul(or(what.to_height, what.height));
+    let from_slice = from_row.saturating_mul(or(what.from_height, what.height));
     if to_row < what.width || from_row < what.width {
         return Err(code::INVALID_VALUE);
     }
-    let to = to + what.to_z * to_slice + what.to_y * to_row + what.to_x;
-    let from = from + what.from_z * from_slice + what.from_y * from_row + what.from_x;
+    let to = place(to, [(what.to_x, 1), (what.to_y, to_row), (what.to_z, to_slice)])?;
+    let starts = [(what.from_x, 1), (what.from_y, from_row), (what.from_z, from_slice)];
+    let from = place(from, starts)?;
     let shape = Shape {
         width: what.width,
         height: what.height,

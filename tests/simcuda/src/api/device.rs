@@ -56,10 +56,6 @@ exports! {
         uuid.set(self::uuid(device))
     }
 
-    Ready(_at) fn cuDeviceGetLuid(_luid: Out<u8>, _mask: Out<u32>, _device: i32) {
-        Err(code::NOT_SUPPORTED)
-    }
-
     Ready(_at) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: i32) {
         let world = world::lock();
         world.device(device)?;

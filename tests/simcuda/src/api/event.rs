@@ -70,15 +70,6 @@ exports! {
     Context(_at) fn cuEventElapsedTime_v2(millis: Out<f32>, start: u64, end: u64) {
         elapsed(millis, start, end)
     }
-
-    Context(_at) fn cuIpcGetEventHandle(_handle: Out<u8>, _event: u64) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    // The handle is a struct of 64 bytes that C passes on the stack, where nobody looks.
-    Context(_at) fn cuIpcOpenEventHandle(_event: Out<u64>) {
-        Err(code::NOT_SUPPORTED)
-    }
 }
 
 fn record(at: &Here, event: u64, stream: u64) -> Done {

@@ -60,6 +60,14 @@ exports! {
     ) {
         fill(at, to, value, rows(4, pitch, width, height)?, Some(stream))
     }
+
+    Context(at) fn cuStreamWriteValue32(stream: u64, to: u64, value: u32, _flags: u32) {
+        fill(at, to, value, line(4, 1)?, Some(stream))
+    }
+
+    Context(at) fn cuStreamWriteValue32_v2(stream: u64, to: u64, value: u32, _flags: u32) {
+        fill(at, to, value, line(4, 1)?, Some(stream))
+    }
 }
 
 type Rows = (u64, Shape);

@@ -6,7 +6,7 @@ use crate::door::{Out, exports};
 use crate::world;
 
 exports! {
-    Ready(_at) fn cuGraphCreate(graph: Out<u64>, flags: u32) {
+    Sound(_at) fn cuGraphCreate(graph: Out<u64>, flags: u32) {
         graph.check()?;
         if flags != 0 {
             return Err(code::INVALID_VALUE);
@@ -17,7 +17,7 @@ exports! {
         graph.set(handle)
     }
 
-    Ready(_at) fn cuGraphDestroy(graph: u64) {
+    Sound(_at) fn cuGraphDestroy(graph: u64) {
         world::lock().destroy_graph(graph)
     }
 
@@ -33,8 +33,11 @@ exports! {
         ready.set(world::lock().instantiate(graph)?)
     }
 
-    Context(_at) fn cuGraphInstantiateWithParams(ready: Out<u64>, graph: u64, _how: Out<u8>) {
+    Context(_at) fn cuGraphInstantiateWithParams(ready: Out<u64>, graph: u64, how: Out<u64>) {
         ready.check()?;
+        // Flags and stream are the caller's; the node that failed and the result are written.
+        how.set_at(2, 0)?;
+        how.set_at(3, 0)?;
         ready.set(world::lock().instantiate(graph)?)
     }
 
@@ -51,21 +54,17 @@ exports! {
         world.launch_graph(ready, id)
     }
 
-    Ready(_at) fn cuGraphExecDestroy(ready: u64) {
+    Sound(_at) fn cuGraphExecDestroy(ready: u64) {
         world::lock().destroy_ready(ready)
     }
 
     /// The count, and no nodes: they have no handles here.
-    Ready(_at) fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<u64>) {
+    Sound(_at) fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<u64>) {
         let world = world::lock();
         let known = world.captures.graphs.get(&graph).ok_or(code::INVALID_VALUE)?;
         if !nodes.is_null() {
             return Err(code::NOT_SUPPORTED);
         }
         count.set(known.nodes.len() as u64)
-    }
-
-    Ready(_at) fn cuGraphDebugDotPrint(_graph: u64, _path: Out<u8>, _flags: u32) {
-        Err(code::NOT_SUPPORTED)
     }
 }

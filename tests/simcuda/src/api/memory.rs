@@ -1,11 +1,10 @@
 //! Memory: allocation of device, managed and host memory.
 
-use crate::api::{self, settle_range};
+use crate::api::settle_range;
 use crate::code::{self, Code, Done};
 use crate::door::{Here, Out, exports};
 use crate::memory::{Host, Region};
 use crate::world::{self, World};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 /// Flags of `cuMemHostAlloc` and `cuMemHostRegister` that are known.
 const HOST_FLAGS: u32 = 15;
@@ -48,6 +47,7 @@ exports! {
         settle_range(&mut world, at, address, bytes)?;
         freeable(&world, address)?;
         world.free(address);
+        world.trim_pools(at.device, false);
         Ok(())
     }
 
@@ -74,13 +74,7 @@ exports! {
         let mut world = world::lock();
         let host = known_host(&world, pointer, true)?;
         settle_range(&mut world, at, pointer, host.bytes)?;
-        world.memory.hosts.remove(&pointer).ok_or(code::INVALID_VALUE)?;
-        drop(world);
-        let layout = layout(host.bytes)?;
-        // SAFETY: allocated in `allocate_host` with this layout, and nobody else frees it: it was
-        // this thread that took it out of the list.
-        unsafe { dealloc(pointer as *mut u8, layout) };
-        Ok(())
+        world.memory.displace_host(pointer).map(|_| ()).ok_or(code::INVALID_VALUE)
     }
 
     Unsafe(at) fn cuMemHostRegister_v2(pointer: u64, bytes: u64, flags: u32) {
@@ -104,8 +98,8 @@ exports! {
         let host = known_host(&world, pointer, false)
             .map_err(|_| code::HOST_MEMORY_NOT_REGISTERED)?;
         settle_range(&mut world, at, pointer, host.bytes)?;
-        world.memory.hosts.remove(&pointer).ok_or(code::HOST_MEMORY_NOT_REGISTERED)?;
-        Ok(())
+        let gone = world.memory.displace_host(pointer).map(|_| ());
+        gone.ok_or(code::HOST_MEMORY_NOT_REGISTERED)
     }
 
     Context(_at) fn cuMemHostGetDevicePointer_v2(device: Out<u64>, pointer: u64, flags: u32) {
@@ -145,25 +139,6 @@ exports! {
         address: u64, bytes: u64, _location: u64, _flags: u32, _stream: u64,
     ) {
         managed(address, bytes)
-    }
-
-    Context(_at) fn cuIpcGetMemHandle(_handle: Out<u8>, _address: u64) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Context(_at) fn cuIpcCloseMemHandle(_address: u64) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    // The handle is a struct of 64 bytes that C passes on the stack, where nobody looks.
-    Context(_at) fn cuIpcOpenMemHandle_v2(_address: Out<u64>) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Context(_at) fn cuMemGetHandleForAddressRange(
-        _handle: Out<u8>, _address: u64, _bytes: u64, _kind: u32, _flags: u64,
-    ) {
-        Err(code::NOT_SUPPORTED)
     }
 }
 
@@ -216,26 +191,13 @@ fn known_host(world: &World, pointer: u64, ours: bool) -> Result<Host, Code> {
     host.cloned().ok_or(code::INVALID_VALUE)
 }
 
-fn layout(bytes: u64) -> Result<Layout, Code> {
-    let bytes = usize::try_from(bytes).map_err(|_| code::OUT_OF_MEMORY)?;
-    Layout::from_size_align(bytes, crate::space::PAGE as usize).map_err(|_| code::OUT_OF_MEMORY)
-}
-
 fn allocate_host(at: &Here, pointer: Out<u64>, bytes: u64, flags: u32) -> Done {
     pointer.check()?;
     if bytes == 0 || flags > HOST_FLAGS {
         return Err(code::INVALID_VALUE);
     }
-    let layout = layout(bytes)?;
-    // SAFETY: the layout's size is not 0.
-    let address = unsafe { alloc_zeroed(layout) } as u64;
-    if address == 0 {
-        return Err(code::OUT_OF_MEMORY);
-    }
     let mut world = world::lock();
     let number = world.memory.number();
     let host = Host { bytes, flags, ours: true, context: at.context, number };
-    world.memory.hosts.insert(address, host);
-    api::outcome(&world, at)?;
-    pointer.set(address)
+    pointer.set(world.memory.place_host(host)?)
 }

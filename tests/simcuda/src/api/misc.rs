@@ -32,10 +32,6 @@ exports! {
         found.map(|_| ()).ok_or(code::NOT_FOUND)
     }
 
-    Free(_at) fn cuGetExportTable(_table: Out<u64>, _id: In<u8>) {
-        Err(code::NOT_SUPPORTED)
-    }
-
     Context(_at) fn cuProfilerStart() {
         Ok(())
     }
@@ -46,14 +42,6 @@ exports! {
 
     Free(_at) fn cuProfilerInitialize(_config: In<u8>, _output: In<u8>, _mode: u32) {
         Ok(())
-    }
-
-    Free(_at) fn cuFlushGPUDirectRDMAWrites(_target: u32, _scope: u32) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Free(_at) fn cuCoredumpGetAttributeGlobal(_key: u32, _value: Out<u8>, _room: Out<u64>) {
-        Err(code::NOT_SUPPORTED)
     }
 }
 

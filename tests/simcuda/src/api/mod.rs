@@ -18,6 +18,7 @@ mod occupancy;
 mod pointer;
 mod pool;
 mod primary;
+mod refused;
 mod stream;
 mod vmm;
 
@@ -43,6 +44,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
         pointer::entries::ALL,
         pool::entries::ALL,
         primary::entries::ALL,
+        refused::entries::ALL,
         stream::entries::ALL,
         vmm::entries::ALL,
     ];

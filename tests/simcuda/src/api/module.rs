@@ -95,10 +95,6 @@ exports! {
         let function = world.modules.functions.get(&function).ok_or(code::INVALID_HANDLE)?;
         module.set(function.module)
     }
-
-    Context(_at) fn cuLinkCreate_v2(_count: u32, _options: Out<u8>, _values: Out<u8>, _link: Out<u64>) {
-        Err(code::NOT_SUPPORTED)
-    }
 }
 
 /// The image's bytes, as far as they are looked at: the whole of PTX, the start of a binary.

@@ -52,17 +52,17 @@ exports! {
         Ok(())
     }
 
-    Ready(_at) fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) {
+    Sound(_at) fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) {
         let world = supported()?;
         pool.set(world.pools.defaults[world.device(device)?])
     }
 
-    Ready(_at) fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
+    Sound(_at) fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
         let world = supported()?;
         pool.set(world.pools.current[world.device(device)?])
     }
 
-    Ready(_at) fn cuDeviceSetMemPool(device: i32, pool: u64) {
+    Sound(_at) fn cuDeviceSetMemPool(device: i32, pool: u64) {
         let mut world = supported()?;
         let device = world.device(device)?;
         if world.pools.get(pool)?.device != device {
@@ -72,7 +72,7 @@ exports! {
         Ok(())
     }
 
-    Ready(_at) fn cuMemPoolCreate(pool: Out<u64>, how: In<Properties>) {
+    Sound(_at) fn cuMemPoolCreate(pool: Out<u64>, how: In<Properties>) {
         pool.check()?;
         let (how, mut world) = (how.get()?, supported()?);
         if how.kind != 1 || how.location_kind != 1 {
@@ -85,7 +85,7 @@ exports! {
         pool.set(world.make_pool(device, how.most, false))
     }
 
-    Ready(_at) fn cuMemPoolDestroy(pool: u64) {
+    Sound(_at) fn cuMemPoolDestroy(pool: u64) {
         let mut world = supported()?;
         let known = world.pools.get(pool)?.clone();
         if known.default {
@@ -99,14 +99,14 @@ exports! {
         Ok(())
     }
 
-    Ready(_at) fn cuMemPoolTrimTo(pool: u64, keep: u64) {
+    Sound(_at) fn cuMemPoolTrimTo(pool: u64, keep: u64) {
         let mut world = supported()?;
         world.pools.get(pool)?;
         world.trim_pool(pool, keep);
         Ok(())
     }
 
-    Ready(_at) fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
+    Sound(_at) fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
         let world = supported()?;
         let pool = world.pools.get(pool)?;
         match attribute {
@@ -120,25 +120,19 @@ exports! {
         }
     }
 
-    Ready(_at) fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: In<u64>) {
+    Sound(_at) fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: In<u64>) {
         let mut world = supported()?;
         let pool = world.pools.get_mut(pool)?;
         set(pool, attribute, value)
     }
 
-    Ready(_at) fn cuMemPoolSetAccess(pool: u64, _rights: Out<u8>, _count: u64) {
+    Sound(_at) fn cuMemPoolSetAccess(pool: u64, _rights: Out<u8>, _count: u64) {
         supported()?.pools.get(pool).map(|_| ())
     }
 
-    Ready(_at) fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, _location: Out<u8>) {
+    Sound(_at) fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, _location: Out<u8>) {
         supported()?.pools.get(pool)?;
         flags.set(3)
-    }
-
-    Ready(_at) fn cuMemPoolExportToShareableHandle(
-        _shared: Out<u8>, _pool: u64, _kind: u32, _flags: u64,
-    ) {
-        Err(code::NOT_SUPPORTED)
     }
 }
 

@@ -147,7 +147,7 @@ exports! {
     Context(at) fn cuStreamIsCapturing(stream: u64, status: Out<u32>) {
         let mut world = world::lock();
         let id = world.stream(at, stream)?;
-        status.set(capture(&world, id).0)
+        status.set(capture(&world, id)?.0)
     }
 
     Context(at) fn cuStreamGetCaptureInfo(stream: u64, status: Out<u32>, id: Out<u64>) {
@@ -199,17 +199,22 @@ fn host(at: &Here, stream: u64, run: Option<HostFunction>, data: Data) -> Done {
     world.enqueue(id, Work::Host { run, data }).map(|_| ())
 }
 
-/// 0 not capturing, 1 capturing, 2 capturing in vain; the capture, and its graph.
-fn capture(world: &World, stream: u64) -> (u32, u64, u64) {
+/// 0 not capturing, 1 capturing, 2 capturing in vain; the capture, and its graph. Of the default
+/// stream nothing can be said while a stream that waits for it captures.
+fn capture(world: &World, stream: u64) -> Result<(u32, u64, u64), Code> {
+    if world.is_implied(stream) {
+        return Err(code::STREAM_CAPTURE_IMPLICIT);
+    }
     let id = world.streams.get(&stream).and_then(|stream| stream.capture);
-    let capture = id.and_then(|id| Some((id, world.captures.live.get(&id)?)));
-    capture.map_or((0, 0, 0), |(id, capture)| (1 + u32::from(capture.invalid), id, capture.graph))
+    let Some(id) = id else { return Ok((0, 0, 0)) };
+    let capture = world.captures.live.get(&id).ok_or(code::UNKNOWN)?;
+    Ok((1 + u32::from(capture.invalid), id, capture.graph))
 }
 
 fn info(at: &Here, stream: u64, status: Out<u32>, id: Out<u64>, rest: [Out<u64>; 3]) -> Done {
     let mut world = world::lock();
     let stream = world.stream(at, stream)?;
-    let (now, capture, graph) = capture(&world, stream);
+    let (now, capture, graph) = capture(&world, stream)?;
     status.set(now)?;
     if now != 0 {
         id.set_if_wanted(capture >> 4);

@@ -32,7 +32,7 @@ pub struct Access {
 }
 
 exports! {
-    Ready(_at) fn cuMemAddressReserve(
+    Sound(_at) fn cuMemAddressReserve(
         address: Out<u64>, bytes: u64, align: u64, hint: u64, flags: u64,
     ) {
         address.check()?;
@@ -43,11 +43,11 @@ exports! {
         address.set(world.memory.reserve(bytes, align, hint)?)
     }
 
-    Ready(_at) fn cuMemAddressFree(address: u64, bytes: u64) {
+    Sound(_at) fn cuMemAddressFree(address: u64, bytes: u64) {
         supported()?.memory.unreserve(address, bytes)
     }
 
-    Ready(_at) fn cuMemCreate(handle: Out<u64>, bytes: u64, how: In<Properties>, flags: u64) {
+    Sound(_at) fn cuMemCreate(handle: Out<u64>, bytes: u64, how: In<Properties>, flags: u64) {
         handle.check()?;
         let (how, mut world) = (how.get()?, supported()?);
         let device = device(&world, how.location)?;
@@ -69,11 +69,11 @@ exports! {
         handle.set(made?)
     }
 
-    Ready(_at) fn cuMemRelease(handle: u64) {
+    Sound(_at) fn cuMemRelease(handle: u64) {
         supported()?.memory.release(handle)
     }
 
-    Ready(_at) fn cuMemMap(address: u64, bytes: u64, offset: u64, handle: u64, flags: u64) {
+    Sound(_at) fn cuMemMap(address: u64, bytes: u64, offset: u64, handle: u64, flags: u64) {
         let mut world = supported()?;
         if flags != 0 {
             return Err(code::INVALID_VALUE);
@@ -82,7 +82,7 @@ exports! {
     }
 
     /// Refused, and held against the program, while work that touches the range is on its way.
-    Ready(_at) fn cuMemUnmap(address: u64, bytes: u64) {
+    Sound(_at) fn cuMemUnmap(address: u64, bytes: u64) {
         let mut world = supported()?;
         if !world.memory.is_mapped(address, bytes) {
             return Err(code::INVALID_VALUE);
@@ -98,7 +98,7 @@ exports! {
         world.memory.unmap(address, bytes)
     }
 
-    Ready(_at) fn cuMemSetAccess(address: u64, bytes: u64, rights: In<Access>, count: u64) {
+    Sound(_at) fn cuMemSetAccess(address: u64, bytes: u64, rights: In<Access>, count: u64) {
         let mut world = supported()?;
         let mut list = Vec::new();
         for right in rights.list(usize::try_from(count).unwrap_or(0))? {
@@ -113,7 +113,7 @@ exports! {
         world.memory.set_access(address, bytes, &list)
     }
 
-    Ready(_at) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) {
+    Sound(_at) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) {
         let world = supported()?;
         let device = device(&world, location.get()?)?;
         let (_, mapping) = world.memory.vmm.mapping(address).ok_or(code::INVALID_VALUE)?;
@@ -121,7 +121,7 @@ exports! {
         flags.set(right.map_or(0, |(_, flags)| (*flags).into()))
     }
 
-    Ready(_at) fn cuMemGetAllocationGranularity(
+    Sound(_at) fn cuMemGetAllocationGranularity(
         bytes: Out<u64>, how: In<Properties>, _option: u32,
     ) {
         let world = supported()?;
@@ -129,7 +129,7 @@ exports! {
         bytes.set(world.config.granule)
     }
 
-    Ready(_at) fn cuMemGetAllocationPropertiesFromHandle(how: Out<Properties>, handle: u64) {
+    Sound(_at) fn cuMemGetAllocationPropertiesFromHandle(how: Out<Properties>, handle: u64) {
         let world = supported()?;
         let physical = world.memory.vmm.physical.get(&handle).ok_or(code::INVALID_VALUE)?;
         let location = Location { kind: 1, id: physical.device as i32 };
@@ -137,29 +137,9 @@ exports! {
         how.set(Properties { kind, handles, location, windows: 0, flags: 0 })
     }
 
-    Ready(_at) fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) {
+    Sound(_at) fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) {
         handle.check()?;
         handle.set(supported()?.memory.retain(address)?)
-    }
-
-    Ready(_at) fn cuMemExportToShareableHandle(
-        _shared: Out<u8>, _handle: u64, _kind: u32, _flags: u64,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Ready(_at) fn cuMemImportFromShareableHandle(
-        _handle: Out<u64>, _shared: Out<u8>, _kind: u32,
-    ) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Ready(_at) fn cuMulticastCreate(_handle: Out<u64>, _how: Out<u8>) {
-        Err(code::NOT_SUPPORTED)
-    }
-
-    Ready(_at) fn cuMulticastGetGranularity(_bytes: Out<u64>, _how: Out<u8>, _option: u32) {
-        Err(code::NOT_SUPPORTED)
     }
 }
 

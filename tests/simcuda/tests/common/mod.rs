@@ -162,8 +162,15 @@ pub struct Machine {
 
 impl Machine {
     pub fn new() -> Self {
+        Self::with("1")
+    }
+
+    /// With so many devices.
+    pub fn with(devices: &str) -> Self {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: it is this thread's turn; whatever reads the environment waits for its own.
+        unsafe { std::env::set_var("SIMCUDA_DEVICES", devices) };
         simcuda_reset();
         let mut context = 0;
         ok(cuInit(0));
