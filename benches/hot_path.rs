@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use blockyard_benches::contenders::{Contender, Offset, Ours, OursAsPytorch, Rlsf, Tree};
+#[cfg(feature = "peers")]
+use blockyard_benches::peers::{Cubecl, Mimalloc};
 use blockyard_benches::table::Table;
 use blockyard_benches::work::{Mixed, OneSize, Work};
 use criterion::Criterion;
@@ -36,6 +38,15 @@ fn one_size(criterion: &mut Criterion, table: &Table, scene: &str, bytes: u64, e
     measure::<Rlsf>(criterion, table, scene, || Box::new(OneSize::<Rlsf>::new(bytes, exact)));
     measure::<Offset>(criterion, table, scene, || Box::new(OneSize::<Offset>::new(bytes, exact)));
     measure::<Tree>(criterion, table, scene, || Box::new(OneSize::<Tree>::new(bytes, exact)));
+    #[cfg(feature = "peers")]
+    {
+        measure::<Cubecl>(criterion, table, scene, || {
+            Box::new(OneSize::<Cubecl>::new(bytes, exact))
+        });
+        measure::<Mimalloc>(criterion, table, scene, || {
+            Box::new(OneSize::<Mimalloc>::new(bytes, exact))
+        });
+    }
 }
 
 fn mixed(criterion: &mut Criterion, table: &Table, scene: &str, high: u64, live: u32) {
@@ -49,6 +60,13 @@ fn mixed(criterion: &mut Criterion, table: &Table, scene: &str, high: u64, live:
     }
     measure::<Offset>(criterion, table, scene, || Box::new(Mixed::<Offset>::new(high, live)));
     measure::<Tree>(criterion, table, scene, || Box::new(Mixed::<Tree>::new(high, live)));
+    #[cfg(feature = "peers")]
+    if high <= MIB && live <= 1024 {
+        measure::<Cubecl>(criterion, table, scene, || Box::new(Mixed::<Cubecl>::new(high, live)));
+        measure::<Mimalloc>(criterion, table, scene, || {
+            Box::new(Mixed::<Mimalloc>::new(high, live))
+        });
+    }
 }
 
 fn measure<C: Contender>(

@@ -11,6 +11,12 @@
 #include "pattern.cu"
 #include "sparse.cu"
 
+// What no test can launch: shapes of 2^32 elements and more.
+static constexpr Shape far_shape{{1ull << 31, 3, 2}, {-6, 2, 1}, {0, 1, 5}, 3};
+static_assert(elements(far_shape) == 6ull << 31, "");
+static_assert(locate(far_shape, (6ull << 31) - 1, elements(far_shape)).dst == 5 - 6 * ((1ll << 31) - 1), "");
+static_assert(locate(far_shape, (6ull << 31) - 1, elements(far_shape)).src == 7, "");
+
 #define BY_ROW(kernel) BY_HOST_ENTRY(kernel)
 #include "table.def"
 #undef BY_ROW

@@ -20,7 +20,7 @@ struct Offsets {
 };
 
 /// One for rank zero.
-BY_FN u64 elements(const Shape& shape) {
+BY_FN constexpr u64 elements(const Shape& shape) {
     u64 count = 1;
     BY_UNROLL
     for (u32 axis = 0; axis < MAX_RANK; axis++) {
@@ -32,7 +32,7 @@ BY_FN u64 elements(const Shape& shape) {
 /// Where element `index` lies. `I` is the integer to divide in: 32 bits where they suffice, as that is much faster.
 /// The loop has a fixed length so that the shape stays in parameter memory.
 template <typename I>
-BY_FN Offsets locate(const Shape& shape, I index) {
+BY_FN constexpr Offsets locate(const Shape& shape, I index) {
     Offsets at{0, 0};
     BY_UNROLL
     for (u32 back = 0; back < MAX_RANK; back++) {
@@ -50,6 +50,6 @@ BY_FN Offsets locate(const Shape& shape, I index) {
 }
 
 /// Where element `index` of `count` lies.
-BY_FN Offsets locate(const Shape& shape, u64 index, u64 count) {
+BY_FN constexpr Offsets locate(const Shape& shape, u64 index, u64 count) {
     return count >> 32 ? locate<u64>(shape, index) : locate<u32>(shape, static_cast<u32>(index));
 }

@@ -29,6 +29,8 @@ pub mod device;
 #[cfg(feature = "cuda")]
 pub mod interop;
 #[cfg(feature = "std")]
+pub mod diagnosis;
+#[cfg(feature = "std")]
 pub mod lab;
 #[cfg(feature = "std")]
 pub mod trace;

@@ -36,6 +36,37 @@ fn get(allocator: &CachingAllocator, mib: u64) -> DeviceBuffer {
     allocator.default_stream().alloc(mib * MIB).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A program that makes a pool for every graph it captures has no more to look through in the end.
+#[test]
+fn pools_that_come_and_go_leave_no_lists() {
+    for name in ["pytorch", "blockyard-native", "blockyard"] {
+        let (allocator, _) = of(name, 200);
+        let (stream, kept) = (allocator.stream(1), allocator.private_pool());
+        let held = stream.alloc_in(&kept, MIB).unwrap();
+        let before = allocator.usage().len();
+        for number in 0..10_000 {
+            let pool = allocator.private_pool();
+            let buffers = [MIB, 3 * MIB].map(|bytes| stream.alloc_in(&pool, bytes).unwrap());
+            // The pool outlives its buffers, or they it.
+            if number % 2 == 0 {
+                drop(buffers);
+                drop(pool);
+            } else {
+                drop(pool);
+                drop(buffers);
+            }
+            assert_eq!(allocator.usage().len(), before, "{name}: pool {number}");
+        }
+        assert_eq!(
+            allocator.private_pool().id(),
+            PoolId(10_002),
+            "{name}: numbers are not used again"
+        );
+        drop(held);
+        allocator.audit().unwrap();
+    }
+}
+
 #[test]
 fn r40_emptying_the_cache_says_bytes_or_why_none() {
     for (name, given) in [("pytorch", 0), ("blockyard-native", 60), ("blockyard", 60)] {

@@ -239,6 +239,32 @@ fn a_cache_that_the_driver_will_not_take_back_is_not_called_pinned() {
     assert_eq!(allocator.empty_cache().released_bytes, 40 * MIB, "the second time it does");
 }
 
+#[test]
+fn what_went_back_before_the_driver_failed_is_counted() {
+    let fault = Fault::Driver(700);
+    let refusals = Refusals::default().and_nth(CallKind::Release, 2, fault);
+    let made = || {
+        let config =
+            SimConfig { refusals: refusals.clone(), ..SimConfig::with_capacity(100 * MIB) };
+        let policy = presets::blockyard_native();
+        let allocator = CachingAllocator::new(SimDevice::new(config), Config::with_policy(policy));
+        let stream = allocator.default_stream();
+        drop([20, 30].map(|mib| stream.alloc(mib * MIB).unwrap()));
+        allocator
+    };
+    let allocator = made();
+    let emptied = allocator.empty_cache();
+    assert_eq!((emptied.fault, emptied.why_nothing), (Some(fault), None));
+    assert_eq!(emptied.released_bytes + allocator.memory_reserved(), 50 * MIB, "{emptied:?}");
+    assert!(emptied.released_bytes > 0);
+    let rest = allocator.memory_reserved();
+    let second = allocator.empty_cache();
+    assert_eq!((second.released_bytes, second.fault), (rest, None));
+    let allocator = made();
+    let released = allocator.release_at_least(40 * MIB);
+    assert_eq!((released, allocator.memory_reserved()), (30 * MIB, 20 * MIB));
+}
+
 /// Numbers of one allocator mean nothing to another.
 #[test]
 fn handles_of_another_allocator_are_refused() {

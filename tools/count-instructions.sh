@@ -8,7 +8,8 @@ set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 3; }
 cargo build --quiet --release --manifest-path benches/Cargo.toml --bin count
-count=${CARGO_TARGET_DIR:-target}/release/count
+count=${CARGO_TARGET_DIR:-benches/target}/release/count
+[ -x "$count" ] || { echo "$count was not built" >&2; exit 3; }
 pairs=${PAIRS:-20000}
 [ $# -gt 0 ] || set -- hit cut mixed
 

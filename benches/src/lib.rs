@@ -7,6 +7,8 @@
 pub mod board;
 pub mod clock;
 pub mod contenders;
+#[cfg(feature = "peers")]
+pub mod peers;
 pub mod table;
 pub mod whole;
 pub mod work;

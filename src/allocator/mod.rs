@@ -50,7 +50,7 @@ use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::{Metric, Stats, memory_summary, pool_summary};
 use crate::policy::{Policy, presets};
-use crate::vocab::{Class, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
+use crate::vocab::{Class, Fault, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
 
 pub use buffer::{BorrowedBuffer, DeviceBuffer};
 pub use error::{AllocError, FreeError};
@@ -92,8 +92,10 @@ impl Config {
 /// What emptying the cache came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emptied {
-    /// Bytes given back to the driver.
+    /// Bytes given back to the driver; those until then, where it failed.
     pub released_bytes: u64,
+    /// What the driver failed with, if it did: the rest is kept.
+    pub fault: Option<Fault>,
     /// Where nothing was given back, why.
     pub why_nothing: Option<&'static str>,
 }
@@ -150,16 +152,17 @@ impl CachingAllocator {
     }
 
     /// Gives all idle memory back to the driver, after waiting for pending frees
-    /// (`torch.cuda.empty_cache`).
+    /// (`torch.cuda.empty_cache`). O(free blocks) beside the driver's calls; where nothing goes back O(blocks), to say
+    /// why.
     pub fn empty_cache(&self) -> Emptied {
         let capturing = self.shared.locked().heap.capturing();
-        let trimmed = self.shared.try_trim(Target::All);
-        let why_nothing = match trimmed {
-            Ok(0) => Some(self.why_nothing(capturing)),
-            Ok(_) => None,
-            Err(_) => Some("the driver failed: what it did not take back is kept"),
+        let (released_bytes, fault) = self.shared.try_trim(Target::All);
+        let why_nothing = match (released_bytes, fault) {
+            (0, None) => Some(self.why_nothing(capturing)),
+            (0, Some(_)) => Some("the driver failed: what it did not take back is kept"),
+            _ => None,
         };
-        Emptied { released_bytes: trimmed.unwrap_or(0), why_nothing }
+        Emptied { released_bytes, fault, why_nothing }
     }
 
     /// Why emptying the cache came to nothing.
@@ -183,13 +186,13 @@ impl CachingAllocator {
     }
 
     /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls.
-    /// Returns the bytes.
+    /// Returns the bytes: those until then, where the driver fails.
     pub fn release_at_least(&self, bytes: u64) -> u64 {
         self.shared.trim(Target::AtLeast(bytes))
     }
 
     /// Bytes that emptying the cache would give back now, not counting pending frees; none during a
-    /// capture. O(blocks).
+    /// capture. O(blocks), under the lock.
     #[must_use]
     pub fn releasable_bytes(&self) -> u64 {
         let heap = &self.shared.locked().heap;
@@ -227,6 +230,7 @@ impl CachingAllocator {
 
     /// The largest request that would be served on this stream now, in bytes, without waiting for
     /// pending frees; from the pool of this thread's innermost pool scope, else the default pool.
+    /// O(blocks), under the lock.
     ///
     /// # Panics
     /// If the stream belongs to another allocator.
@@ -237,7 +241,8 @@ impl CachingAllocator {
         self.shared.locked().heap.largest_possible(stream.id(), pool)
     }
 
-    /// Calls `observer` with the report of every failed request, before its error is returned.
+    /// Calls `observer` with the report of every failed request, before its error is returned. Making the report is
+    /// O(blocks), under the lock: what is pinned and by whom is not kept up to date on the way of every request.
     pub fn on_out_of_memory(&self, observer: impl Fn(&Report) + Send + Sync + 'static) {
         self.shared.hooks.on_out_of_memory(std::sync::Arc::new(observer));
     }
@@ -284,7 +289,7 @@ impl CachingAllocator {
         self.stats().flat()
     }
 
-    /// `torch.cuda.memory_summary`, and a table of where each pool's memory is.
+    /// `torch.cuda.memory_summary`, and a table of where each pool's memory is. O(blocks), under the lock.
     #[must_use]
     pub fn memory_summary(&self) -> String {
         let rows: Vec<(String, PoolUsage)> = self.usage().into_iter().map(named).collect();
@@ -312,13 +317,13 @@ impl CachingAllocator {
         self.shared.locked().books.scopes.pop()
     }
 
-    /// Where the memory of each side of each pool on each stream is. O(blocks).
+    /// Where the memory of each side of each pool on each stream is. O(blocks), under the lock: other threads wait.
     #[must_use]
     pub fn usage(&self) -> Vec<(PoolId, Class, StreamId, PoolUsage)> {
         self.shared.locked().heap.usage()
     }
 
-    /// The heap at this moment. O(blocks).
+    /// The heap at this moment. O(blocks), under the lock: other threads wait.
     #[must_use]
     pub fn view(&self) -> HeapView {
         self.shared.locked().heap.view()

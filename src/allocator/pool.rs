@@ -90,7 +90,7 @@ impl PrivatePool {
         Capture { scope: Some(self.scope()) }
     }
 
-    /// Gives the pool's idle memory back to the driver. Returns the bytes.
+    /// Gives the pool's idle memory back to the driver. Returns the bytes: those until then, where the driver fails.
     pub fn empty_cache(&self) -> u64 {
         self.0.shared.trim(Target::Pool(self.0.id))
     }
@@ -164,17 +164,18 @@ impl Drop for Capture {
 }
 
 impl Shared {
-    /// Gives idle memory back: bytes, or what the driver said instead.
-    pub(super) fn try_trim(&self, target: Target) -> Result<u64, Fault> {
+    /// Gives idle memory back: bytes, and what the driver failed with, if it did.
+    pub(super) fn try_trim(&self, target: Target) -> (u64, Option<Fault>) {
         let ticket = self.ticket();
         match self.pump(Input::Trim { ticket, target }) {
-            Output::Trimmed { released, .. } => Ok(released),
-            Output::DriverFailed { fault, .. } => Err(fault),
-            _ => Ok(0),
+            Output::Trimmed { released, .. } => (released, None),
+            Output::DriverFailed { fault, released, .. } => (released, Some(fault)),
+            _ => (0, None),
         }
     }
 
+    /// The same, where only the bytes count.
     pub(super) fn trim(&self, target: Target) -> u64 {
-        self.try_trim(target).unwrap_or(0)
+        self.try_trim(target).0
     }
 }

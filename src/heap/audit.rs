@@ -11,7 +11,7 @@ use super::reclaim::Eviction;
 use super::state::Heap;
 use crate::policy::LimitCheck;
 use crate::store::{Block, NONE, Segment, State};
-use crate::vocab::UNIT;
+use crate::vocab::{Class, PoolId, UNIT};
 
 /// An invariant that does not hold: its number and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl Heap {
         })?;
         self.audit_overlap()?;
         self.audit_lists()?;
+        self.audit_pools()?;
         self.audit_fences()?;
         self.audit_flight()
     }
@@ -81,7 +82,7 @@ impl Heap {
             check(block.size > 0 && block.size.is_multiple_of(UNIT), "U1", || {
                 format!("block at {at:#x} has {} bytes", block.size)
             })?;
-            let class = self.lists[segment.lists as usize].class;
+            let class = self.lists[segment.lists].class;
             check(block.paged == segment.is_paged() && block.class == class, "B1", || {
                 format!("block at {at:#x}: paged or class differs")
             })?;
@@ -105,7 +106,7 @@ impl Heap {
     /// Bytes of memory under the block.
     fn audit_block(&self, slot: u32, block: &Block) -> Result<u64, Violation> {
         let at = block.address;
-        let lists = &self.lists[block.lists as usize];
+        let lists = &self.lists[block.lists];
         let binned = lists.bins.find(block.size).is_some()
             && lists.bins.iter().any(|key| key == block.key(slot));
         check(binned == (block.state == State::Free), "F1", || {
@@ -162,7 +163,7 @@ impl Heap {
     /// F2, and that lists hold nothing but free blocks.
     fn audit_lists(&self) -> Result<(), Violation> {
         let (mut binned, mut last) = (0, None);
-        for lists in &self.lists {
+        for (_, lists) in self.lists.iter() {
             for key in lists.bins.iter() {
                 check(last < Some(key) || binned == 0, "F2", || "a bin is out of order".into())?;
                 last = Some(key);
@@ -175,6 +176,37 @@ impl Heap {
         }
         let free = self.blocks.iter().filter(|(_, block)| block.state == State::Free).count();
         check(binned == free, "F1", || format!("{free} blocks are free, {binned} stand in bins"))
+    }
+
+    /// P1, and that pools and lists name each other.
+    fn audit_pools(&self) -> Result<(), Violation> {
+        let mut segments: BTreeMap<PoolId, usize> = BTreeMap::new();
+        for (_, segment) in self.segments.iter() {
+            *segments.entry(self.lists[segment.lists].pool).or_default() += 1;
+        }
+        let mut named = 0;
+        for pool in self.pools.ids() {
+            for class in Class::BOTH {
+                for lists in self.pools.side(pool, class) {
+                    let held = &self.lists[lists];
+                    check((held.pool, held.class) == (pool, class), "P1", || {
+                        format!("{pool:?} has lists of {:?}", held.pool)
+                    })?;
+                    named += 1;
+                }
+            }
+            let has = segments.get(&pool).copied().unwrap_or(0);
+            check(self.pools.segments(pool) == has, "P1", || {
+                format!("{pool:?} has {has} segments, {} counted", self.pools.segments(pool))
+            })?;
+            let stays = !self.pools.is_retired(pool) || has > 0 || self.is_awaited(pool);
+            check(stays || self.pools.may_give_up(), "P1", || {
+                format!("{pool:?} is retired and empty, and has lists")
+            })?;
+        }
+        check(named == self.lists.len(), "P1", || {
+            format!("{} lists exist, pools have {named}", self.lists.len())
+        })
     }
 
     fn audit_fences(&self) -> Result<(), Violation> {

@@ -52,7 +52,7 @@ impl Heap {
         let Some(key) = self.lendable(request) else { return Step::Next(RungOutcome::Nothing) };
         let slot = key.slot();
         let block = &self.blocks[slot];
-        let owner = self.lists[block.lists as usize].stream;
+        let owner = self.lists[block.lists].stream;
         match self.fences.later(owner, block.freed_after) {
             Later::Passed => {
                 self.unshelve(slot);
@@ -78,14 +78,14 @@ impl Heap {
 
     /// The best fitting free block of the same pool and side that another stream has cached.
     fn lendable(&self, request: &Request) -> Option<Key> {
-        let sides = self.lists_of_side(request.pool, request.class);
-        let others = sides.filter(|&lists| self.lists[lists as usize].stream != request.stream);
-        let found = others.filter_map(|lists| self.lists[lists as usize].bins.find(request.size));
+        let sides = self.pools.side(request.pool, request.class);
+        let others = sides.filter(|&lists| self.lists[lists].stream != request.stream);
+        let found = others.filter_map(|lists| self.lists[lists].bins.find(request.size));
         found.filter(|key| fit::accepts(&self.policy, key.bytes(), request.size)).min()
     }
 
     fn order(&mut self, errand: &mut Errand, request: &Request, slot: u32, serial: Serial) -> Step {
-        let after = self.lists[self.blocks[slot].lists as usize].stream;
+        let after = self.lists[self.blocks[slot].lists].stream;
         self.in_flight += 1;
         errand.phase = Phase::Ordering(slot);
         Step::Want(Want::Order { waiter: request.stream, after, serial })

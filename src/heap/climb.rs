@@ -13,8 +13,8 @@ use super::capture::capture_allows;
 use super::reclaim::Eviction;
 use super::state::Heap;
 use crate::vocab::{
-    Answer, Change, Class, Fault, Observe, Output, PoolId, Rung, RungOutcome, Serial, StreamId,
-    Target, Ticket, Want,
+    Answer, Call, Change, Class, Fault, Observe, Output, PoolId, Rung, RungOutcome, Serial,
+    StreamId, Target, Ticket, Want,
 };
 
 /// What was asked for. Sizes are bytes.
@@ -44,6 +44,14 @@ pub(super) enum Job {
 }
 
 impl Job {
+    /// What a trim has given back, in bytes.
+    const fn released(&self) -> u64 {
+        match *self {
+            Self::Trim { released, .. } => released,
+            _ => 0,
+        }
+    }
+
     /// Whether this is a trim that has what it wants, with so many bytes more.
     pub(super) const fn has_enough(&self, more: u64) -> bool {
         match *self {
@@ -179,7 +187,7 @@ impl Heap {
         target: Target,
         sink: &mut impl Observe,
     ) -> Output {
-        let unknown = |pool: PoolId| self.pools.len() <= pool.0 as usize;
+        let unknown = |pool: PoolId| !self.pools.knows(pool);
         if self.capturing() || matches!(target, Target::Pool(pool) if unknown(pool)) {
             return Output::Trimmed { ticket, released: 0 };
         }
@@ -265,7 +273,8 @@ impl Heap {
                 }
                 Step::Park => return self.park(errand),
                 Step::Broken(fault) => {
-                    return Output::DriverFailed { ticket: errand.ticket, fault };
+                    let released = errand.job.released();
+                    return Output::DriverFailed { ticket: errand.ticket, fault, released };
                 }
             }
         }
@@ -363,7 +372,9 @@ impl Heap {
                 errand.bytes += self.pass(stream, through, sink);
                 after = Some(stream);
             }
-            (Phase::Asked(_), Some(Answer::Refused(fault))) => return Step::Broken(fault),
+            (Phase::Asked(_), Some(Answer::Refused(fault))) => {
+                return Step::Broken(fault.of(if wait { Call::Wait } else { Call::Poll }));
+            }
             (Phase::Asked(_), _) => return Step::Broken(Fault::WrongAnswer),
             _ => {}
         }

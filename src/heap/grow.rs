@@ -140,7 +140,7 @@ impl Heap {
         let usable = |slot: u32| {
             slot != NONE && matches!(self.blocks[slot].state, State::Free | State::Unmapped)
         };
-        self.lists[request.lists as usize].unmapped.iter().find_map(|&(_, gap)| {
+        self.lists[request.lists].unmapped.iter().find_map(|&(_, gap)| {
             let before = self.blocks[gap].prev;
             let head = if usable(before) { before } else { gap };
             let (mut slot, mut bytes, mut taken) = (head, 0, 0);

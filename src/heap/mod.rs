@@ -35,6 +35,8 @@ mod tests;
 mod tests_borrow;
 #[cfg(test)]
 mod tests_capture;
+#[cfg(test)]
+mod tests_pools;
 
 pub use audit::Violation;
 pub use state::Heap;
@@ -58,6 +60,15 @@ impl Heap {
 
     #[inline(never)]
     fn apply_rare(&mut self, input: Input, sink: &mut impl Observe) -> Output {
+        let output = self.rarely(input, sink);
+        // Not before: an errand that is being climbed names lists.
+        if self.pools.may_give_up() {
+            self.give_up_pools();
+        }
+        output
+    }
+
+    fn rarely(&mut self, input: Input, sink: &mut impl Observe) -> Output {
         match input {
             Input::Alloc { .. } | Input::Free { .. } => Output::Quiet,
             Input::Use { block, stream } => self.use_on(block, stream),

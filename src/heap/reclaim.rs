@@ -3,6 +3,9 @@
 //! **V1** only idle memory is named: whole segments with one free block, and whole pages inside
 //! free blocks. An eviction is planned at once and carried out one driver call at a time; a block
 //! that was taken in the meantime is passed over, because its id is stale (**A1**).
+//!
+//! An address range goes back with the last of its pages. One that never got any, because the driver refused them,
+//! is kept for the next growth of its lists, as PyTorch does; in a retired pool there is none, and it goes.
 
 use alloc::vec::Vec;
 
@@ -11,8 +14,8 @@ use super::state::Heap;
 use crate::policy::evict;
 use crate::store::State;
 use crate::vocab::{
-    Address, Answer, BlockId, Change, Class, Fault, Observe, PoolId, Rung, RungOutcome, Target,
-    Want,
+    Address, Answer, BlockId, Call, Change, Class, Fault, Observe, PoolId, Rung, RungOutcome,
+    Target, Want,
 };
 
 /// An eviction under way.
@@ -69,7 +72,10 @@ impl Heap {
                     errand.phase = Phase::Evicting(eviction);
                     return Step::Want(want);
                 }
-                Err(fault) => return Step::Broken(fault),
+                Err(fault) => {
+                    add_released(errand, &eviction);
+                    return Step::Broken(fault);
+                }
             }
         }
         // A capture that began meanwhile ends the eviction here.
@@ -95,9 +101,7 @@ impl Heap {
     }
 
     fn evicted(&self, rung: Rung, errand: &mut Errand, eviction: &Eviction) -> Step {
-        if let Job::Trim { released, .. } = &mut errand.job {
-            *released += eviction.released;
-        }
+        add_released(errand, eviction);
         let outcome = match eviction.released {
             0 => RungOutcome::Nothing,
             bytes => RungOutcome::Released(bytes),
@@ -133,7 +137,7 @@ impl Heap {
     fn plan_by_age(&self) -> Option<Eviction> {
         let limit = self.limit.filter(|_| self.collects)?;
         let target = evict::collect_target(&self.policy, limit, self.reserved);
-        let now = self.pools[0].searches[Class::Large as usize];
+        let now = self.searches;
         let mut idle: Vec<(u32, u64, u64)> = self
             .free_blocks(PoolId::DEFAULT, Class::Large)
             .filter(|&slot| self.blocks[slot].is_alone())
@@ -167,7 +171,7 @@ impl Heap {
     /// Source of the rule: PyTorch's `release_available_cached_blocks`.
     fn plan_oversize(&self, lists: u32, size: u64) -> Option<Eviction> {
         let target = evict::oversize_target(&self.policy, size)?;
-        let bins = &self.lists[lists as usize].bins;
+        let bins = &self.lists[lists].bins;
         let whole = |slot: u32| !self.blocks[slot].paged && self.blocks[slot].is_alone();
         let mut eviction = Eviction { target, ..Eviction::default() };
         if let Some(key) = bins.find(target)
@@ -208,12 +212,23 @@ impl Heap {
                     plan.extend(idle.map(|slot| self.id(slot)));
                 }
             }
+            if self.pools.is_retired(pool) {
+                plan.extend(self.empty_ranges(pool).map(|slot| self.id(slot)));
+            }
         }
         plan
     }
 
+    /// The address ranges of a pool that have no pages at all.
+    fn empty_ranges(&self, pool: PoolId) -> impl Iterator<Item = u32> + '_ {
+        let sides = [Class::Small, Class::Large].into_iter();
+        let lists = sides.flat_map(move |class| self.pools.side(pool, class));
+        let gaps = lists.flat_map(|lists| self.lists[lists].unmapped.iter().map(|&(_, slot)| slot));
+        gaps.filter(|&slot| self.blocks[slot].is_alone())
+    }
+
     pub(super) fn every_pool(&self) -> Vec<PoolId> {
-        (0..self.pools.len() as u32).map(PoolId).collect()
+        self.pools.ids().collect()
     }
 
     /// The smallest idle segment or run of pages that has `bytes`; where there is none the largest,
@@ -238,6 +253,9 @@ impl Heap {
     /// pages inside.
     pub(super) fn idle_bytes(&self, slot: u32) -> u64 {
         let block = &self.blocks[slot];
+        if block.state != State::Free {
+            return 0;
+        }
         if !block.paged {
             return if block.is_alone() { block.size } else { 0 };
         }
@@ -249,9 +267,7 @@ impl Heap {
     /// user is left, or the policy says otherwise.
     #[must_use]
     pub fn gives(&self, pool: PoolId) -> bool {
-        pool == PoolId::DEFAULT
-            || self.policy.evict_private
-            || self.pools.get(pool.0 as usize).is_some_and(|pool| pool.retired)
+        pool == PoolId::DEFAULT || self.policy.evict_private || self.pools.is_retired(pool)
     }
 
     fn is_idle(&self, slot: u32, paged: bool) -> bool {
@@ -260,22 +276,29 @@ impl Heap {
     }
 
     fn free_blocks(&self, pool: PoolId, class: Class) -> impl Iterator<Item = u32> + '_ {
-        self.lists_of_side(pool, class)
-            .flat_map(|lists| self.lists[lists as usize].bins.iter().map(|key| key.slot()))
+        self.pools
+            .side(pool, class)
+            .flat_map(|lists| self.lists[lists].bins.iter().map(|key| key.slot()))
     }
 
     /// The next driver call of an eviction.
     fn next_departure(&mut self, eviction: &mut Eviction) -> Option<Want> {
         while let Some(id) = eviction.plan.pop() {
             let slot = id.index;
-            if !self.blocks.holds(slot, id.generation) || self.blocks[slot].state != State::Free {
+            if !self.blocks.holds(slot, id.generation) {
                 continue;
             }
-            let want = if self.blocks[slot].paged { self.unmap(slot) } else { self.release(slot) };
+            let block = &self.blocks[slot];
+            let want = match block.state {
+                State::Free if block.paged => self.unmap(slot),
+                State::Free => self.release(slot),
+                State::Unmapped if block.is_alone() => Some((slot, self.release_range(slot))),
+                _ => None,
+            };
             if let Some((slot, want)) = want {
                 self.in_flight += 1;
                 eviction.moving = slot;
-                eviction.range = false;
+                eviction.range = matches!(want, Want::ReleaseRange { .. });
                 return Some(want);
             }
         }
@@ -301,7 +324,7 @@ impl Heap {
         if first == last {
             return None;
         }
-        let stream = self.lists[block.lists as usize].stream;
+        let stream = self.lists[block.lists].stream;
         let (start, end) = (block.address, block.end());
         self.unshelve(slot);
         let mut middle = slot;
@@ -341,8 +364,13 @@ impl Heap {
                 Ok(self.pages_gone(slot, eviction, sink))
             }
             (Answer::Refused(fault), range) => {
+                let call = match (range, self.blocks[slot].paged) {
+                    (true, _) => Call::ReleaseRange,
+                    (false, true) => Call::Unmap,
+                    (false, false) => Call::Release,
+                };
                 self.stays(slot, range);
-                Err(fault)
+                Err(fault.of(call))
             }
             (_, range) => {
                 self.stays(slot, range);
@@ -353,7 +381,7 @@ impl Heap {
 
     fn segment_gone(&mut self, slot: u32, sink: &mut impl Observe) -> u64 {
         let segment = self.drop_segment(slot);
-        let lists = &self.lists[segment.lists as usize];
+        let lists = &self.lists[segment.lists];
         self.reserved -= segment.bytes;
         sink.observe(Change::SegmentFreed {
             base: Address(segment.base),
@@ -373,7 +401,7 @@ impl Heap {
         sink: &mut impl Observe,
     ) -> Option<Want> {
         let block = &self.blocks[slot];
-        let lists = &self.lists[block.lists as usize];
+        let lists = &self.lists[block.lists];
         self.reserved -= block.size;
         sink.observe(Change::Unmapped {
             base: Address(block.address),
@@ -387,12 +415,16 @@ impl Heap {
         if !self.blocks[slot].is_alone() {
             return None;
         }
+        eviction.range = true;
+        self.in_flight += 1;
+        Some(self.release_range(slot))
+    }
+
+    fn release_range(&mut self, slot: u32) -> Want {
         self.unshelve_unmapped(slot);
         let block = &mut self.blocks[slot];
         block.state = State::Moving;
-        eviction.range = true;
-        self.in_flight += 1;
-        Some(Want::ReleaseRange { base: Address(block.address), bytes: block.size })
+        Want::ReleaseRange { base: Address(block.address), bytes: block.size }
     }
 
     /// The driver would not take the memory back: it is as free as it was.
@@ -405,5 +437,12 @@ impl Heap {
         self.blocks[slot].state = State::Free;
         self.merge_idle(slot);
         self.shelve(slot);
+    }
+}
+
+/// A trim counts what an eviction gave back.
+const fn add_released(errand: &mut Errand, eviction: &Eviction) {
+    if let Job::Trim { released, .. } = &mut errand.job {
+        *released += eviction.released;
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::climb::{Errand, Job, Phase};
 use super::state::Heap;
-use crate::store::{Block, NONE, State};
+use crate::store::{Block, State};
 use crate::vocab::{
     Address, Answer, BlockId, Change, Fault, Observe, Output, PoolId, Serial, StreamId, Ticket,
     Want,
@@ -43,7 +43,7 @@ impl Heap {
             return Output::Refused { fault: Fault::UnknownBlock };
         }
         let block = &mut self.blocks[id.index];
-        let own = self.lists[block.lists as usize].stream == stream;
+        let own = self.lists[block.lists].stream == stream;
         if !own || (block.used && self.fences.is_lent(id.index)) {
             block.used = true;
             self.fences.note_use(id.index, stream);
@@ -61,14 +61,14 @@ impl Heap {
     /// Whether a private pool has no users left.
     #[must_use]
     pub fn is_retired(&self, pool: PoolId) -> bool {
-        self.pools.get(pool.0 as usize).is_some_and(|pool| pool.retired)
+        self.pools.is_retired(pool)
     }
 
     pub(super) fn retire_pool(&mut self, pool: PoolId) -> Output {
-        if pool == PoolId::DEFAULT || self.pools.len() <= pool.0 as usize {
+        if pool == PoolId::DEFAULT || !self.pools.knows(pool) {
             return Output::Refused { fault: Fault::UnknownPool };
         }
-        self.pools[pool.0 as usize].retired = true;
+        self.pools.retire(pool);
         Output::Quiet
     }
 
@@ -136,11 +136,8 @@ impl Heap {
         if !self.borrows {
             return;
         }
-        for by_stream in self.pools.iter().flat_map(|pool| &pool.by_class) {
-            let lists = by_stream.get(stream.0 as usize).copied();
-            if let Some(lists) = lists.filter(|&lists| lists != NONE) {
-                self.lists[lists as usize].newest = serial.0;
-            }
+        for lists in self.pools.of_stream(stream) {
+            self.lists[lists].newest = serial.0;
         }
     }
 
@@ -165,7 +162,7 @@ impl Heap {
             }
             _ => {
                 let fault = Fault::WrongAnswer;
-                return Output::DriverFailed { ticket: errand.ticket, fault };
+                return Output::DriverFailed { ticket: errand.ticket, fault, released: 0 };
             }
         }
         self.next_fence(errand)
@@ -207,7 +204,7 @@ impl Heap {
         if self.borrows {
             // No neighbour was freed after a later fence, so this holds for the whole.
             let lists = self.blocks[slot].lists;
-            self.blocks[slot].freed_after = self.lists[lists as usize].newest;
+            self.blocks[slot].freed_after = self.lists[lists].newest;
         }
         let (gone, joined) = self.merge_free(slot);
         let block = &self.blocks[slot];

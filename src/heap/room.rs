@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use super::capture::capture_allows;
 use super::state::Heap;
 use crate::policy::{LimitCheck, fit, grow, size};
-use crate::store::{NONE, Segment, State, bins::MAX_BLOCK};
+use crate::store::{Segment, State, bins::MAX_BLOCK};
 use crate::vocab::{Class, PoolId, Rung, StreamId};
 
 /// What may be asked of the driver, in bytes.
@@ -67,12 +67,8 @@ impl Heap {
 
     fn largest_cached(&self, side: Side) -> Option<u64> {
         let mut best = None;
-        for lists in
-            self.pools.get(side.pool.0 as usize).into_iter().flat_map(|pool| {
-                pool.by_class.iter().flatten().copied().filter(|&lists| lists != NONE)
-            })
-        {
-            let at = &self.lists[lists as usize];
+        for lists in Class::BOTH.into_iter().flat_map(|class| self.pools.side(side.pool, class)) {
+            let at = &self.lists[lists];
             let open = match (at.class == side.class, at.stream == side.stream) {
                 (true, true) => true,
                 (true, false) => self.borrows && self.climbs(Rung::Borrow),
@@ -88,7 +84,7 @@ impl Heap {
 
     /// The largest rounded size that a search of these lists would serve.
     fn largest_in(&self, lists: u32, (over, most): (u64, u64)) -> Option<u64> {
-        let bins = &self.lists[lists as usize].bins;
+        let bins = &self.lists[lists].bins;
         let sizes = bins.iter().rev().map(|key| size::floor(&self.policy, key.bytes().min(most)));
         sizes.take_while(|&size| size > over).find(|&size| {
             bins.find(size).is_some_and(|key| fit::accepts(&self.policy, key.bytes(), size))
@@ -119,7 +115,7 @@ impl Heap {
         let lists = self.known_lists(side).filter(|_| !self.gives(side.pool));
         let open = self.climbs(Rung::EvictSome) && self.policy.max_split != u64::MAX;
         lists.filter(|_| open).map_or(0, |lists| {
-            let large = self.lists[lists as usize].bins.iter().rev();
+            let large = self.lists[lists].bins.iter().rev();
             let large = large.take_while(|key| key.bytes() >= self.policy.max_split);
             let whole = large.filter(|key| !self.blocks[key.slot()].paged);
             whole.map(|key| self.idle_bytes(key.slot())).sum()
@@ -127,8 +123,7 @@ impl Heap {
     }
 
     fn known_lists(&self, side: Side) -> Option<u32> {
-        let sides = &self.pools.get(side.pool.0 as usize)?.by_class[side.class as usize];
-        sides.get(side.stream.0 as usize).copied().filter(|&lists| lists != NONE)
+        self.pools.lists(side.pool, side.class, side.stream)
     }
 
     fn grown_within(&self, side: Side, room: Room) -> Option<u64> {
@@ -188,9 +183,10 @@ impl Heap {
                 State::Live | State::Draining | State::Moving => runs.push(Run::new()),
             }
         }
-        // A range that was emptied goes back whole.
+        // A range that was emptied goes back whole, and so does an empty one of a retired pool.
         let all_gaps = runs.len() == 1 && runs[0].iter().all(|&(gap, _)| gap);
-        if freed && all_gaps { Vec::new() } else { runs }
+        let retired = self.pools.is_retired(self.lists[segment.lists].pool);
+        if (freed || (empties && retired)) && all_gaps { Vec::new() } else { runs }
     }
 }
 

@@ -184,7 +184,7 @@ impl Heap {
         ids: &mut Vec<BlockId>,
         sink: &mut impl Observe,
     ) {
-        let class = self.lists[self.blocks[slot].lists as usize].class;
+        let class = self.lists[self.blocks[slot].lists].class;
         let paged = self.blocks[slot].paged;
         let mut free = Vec::new();
         for seed in live {

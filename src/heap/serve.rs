@@ -52,13 +52,9 @@ impl Heap {
         }
         let rounded = size::round(&self.policy, bytes);
         let class = size::class(&self.policy, rounded);
-        let sides = self.pools.get(pool.0 as usize);
-        let lists = sides.and_then(|pool| pool.by_class[class as usize].get(stream.0 as usize));
-        lists.is_some_and(|&lists| {
-            lists != NONE && {
-                let found = self.lists[lists as usize].bins.find(rounded);
-                found.is_some_and(|key| fit::accepts(&self.policy, key.bytes(), rounded))
-            }
+        self.pools.lists(pool, class, stream).is_some_and(|lists| {
+            let found = self.lists[lists].bins.find(rounded);
+            found.is_some_and(|key| fit::accepts(&self.policy, key.bytes(), rounded))
         })
     }
 
@@ -66,10 +62,11 @@ impl Heap {
     #[inline]
     pub(super) fn search(&mut self, lists: u32, size: u64) -> Option<u32> {
         if self.collects {
-            let side = &self.lists[lists as usize];
-            self.pools[side.pool.0 as usize].searches[side.class as usize] += 1;
+            let side = &self.lists[lists];
+            let counts = side.pool == PoolId::DEFAULT && side.class == Class::Large;
+            self.searches += u64::from(counts);
         }
-        let bins = &mut self.lists[lists as usize].bins;
+        let bins = &mut self.lists[lists].bins;
         if let Some(found) = bins.smallest(size)
             && fit::accepts(&self.policy, found.key.bytes(), size)
             && !(self.policy.prefer_ungrowable && is_growable(&self.blocks, found.key.slot()))
@@ -83,7 +80,7 @@ impl Heap {
     /// The whole search.
     #[inline(never)]
     fn search_on(&mut self, lists: u32, size: u64) -> Option<u32> {
-        let bins = &self.lists[lists as usize].bins;
+        let bins = &self.lists[lists].bins;
         let mut key = bins.find(size)?;
         if self.policy.prefer_ungrowable
             && is_growable(&self.blocks, key.slot())
@@ -94,7 +91,7 @@ impl Heap {
         if !fit::accepts(&self.policy, key.bytes(), size) {
             return None;
         }
-        let held = self.lists[lists as usize].bins.remove(key);
+        let held = self.lists[lists].bins.remove(key);
         debug_assert!(held, "F1");
         Some(key.slot())
     }
@@ -102,7 +99,7 @@ impl Heap {
     /// Walks on from a fitting block while the next one could grow to less.
     /// Source of the rule: PyTorch, for page-mapped blocks "size" is what they can expand to.
     fn least_growable(&self, lists: u32, mut key: Key) -> Key {
-        let bins = &self.lists[lists as usize].bins;
+        let bins = &self.lists[lists].bins;
         let mut reach = self.growable(key.slot());
         while let Some(next) = bins.after(key) {
             let further = self.growable(next.slot());

@@ -7,9 +7,9 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::climb::Errand;
+use super::climb::{Errand, Job};
 use crate::policy::Policy;
-use crate::store::{Bins, Block, Fences, NONE, Segment, Slab, State};
+use crate::store::{Bins, Block, Fences, NONE, Pools, Segment, Slab, State};
 use crate::vocab::{Address, BlockId, Class, Order, PoolId, Rung, StreamId, Ticket, UNIT};
 
 /// The free blocks of one side of one pool on one stream.
@@ -25,17 +25,6 @@ pub(super) struct Lists {
     pub unmapped: BTreeSet<(u64, u32)>,
 }
 
-/// One pool.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pool {
-    /// For each side: stream number -> lists, [`NONE`] where there are none yet.
-    pub by_class: [Vec<u32>; 2],
-    /// For each side: how often it was searched, counted only while idle memory is collected by age.
-    pub searches: [u64; 2],
-    /// No users left.
-    pub retired: bool,
-}
-
 /// The allocator core. See [`Heap::apply`].
 #[derive(Clone, Debug)]
 pub struct Heap {
@@ -46,8 +35,8 @@ pub struct Heap {
     pub(super) most: u64,
     pub(super) blocks: Slab<Block>,
     pub(super) segments: Slab<Segment>,
-    pub(super) lists: Vec<Lists>,
-    pub(super) pools: Vec<Pool>,
+    pub(super) lists: Slab<Lists>,
+    pub(super) pools: Pools,
     pub(super) fences: Fences,
     pub(super) errands: Vec<Errand>,
     /// Obtained from the driver and not yet given back, in bytes.
@@ -69,6 +58,8 @@ pub struct Heap {
     /// By rung: how often it served, completed or released something.
     pub(super) helped: [u64; Rung::ALL.len()],
     pub(super) next_order: u32,
+    /// Searches of the default pool's large side, counted only while idle memory is collected by age.
+    pub(super) searches: u64,
     /// The policy collects by age.
     pub(super) collects: bool,
     /// Other streams may borrow: blocks say which fences stand behind their use.
@@ -91,8 +82,8 @@ impl Heap {
             total,
             blocks: Slab::default(),
             segments: Slab::default(),
-            lists: Vec::new(),
-            pools: alloc::vec![Pool::default()],
+            lists: Slab::default(),
+            pools: Pools::default(),
             fences: Fences::default(),
             errands: Vec::new(),
             reserved: 0,
@@ -105,6 +96,7 @@ impl Heap {
             excused: 0,
             helped: [0; Rung::ALL.len()],
             next_order: 0,
+            searches: 0,
         }
     }
 
@@ -170,20 +162,15 @@ impl Heap {
     /// The lists of one side of one pool on one stream; made when first asked for.
     #[inline]
     pub(super) fn lists_of(&mut self, pool: PoolId, class: Class, stream: StreamId) -> u32 {
-        let known = self
-            .pools
-            .get(pool.0 as usize)
-            .and_then(|pool| pool.by_class[class as usize].get(stream.0 as usize));
-        match known {
-            Some(&lists) if lists != NONE => lists,
-            _ => self.make_lists(pool, class, stream),
+        match self.pools.lists(pool, class, stream) {
+            Some(lists) => lists,
+            None => self.make_lists(pool, class, stream),
         }
     }
 
     #[cold]
     fn make_lists(&mut self, pool: PoolId, class: Class, stream: StreamId) -> u32 {
-        let number = self.lists.len() as u32;
-        self.lists.push(Lists {
+        let lists = self.lists.insert(Lists {
             pool,
             class,
             stream,
@@ -191,31 +178,32 @@ impl Heap {
             newest: self.fences.begun(stream).0,
             unmapped: BTreeSet::new(),
         });
-        self.pool_mut(pool);
-        let by_stream = &mut self.pools[pool.0 as usize].by_class[class as usize];
-        if by_stream.len() <= stream.0 as usize {
-            by_stream.resize(stream.0 as usize + 1, NONE);
-        }
-        by_stream[stream.0 as usize] = number;
-        number
+        self.pools.adopt(pool, class, stream, lists);
+        lists
     }
 
-    /// The pool, made when first named.
-    pub(super) fn pool_mut(&mut self, pool: PoolId) -> &mut Pool {
-        let index = pool.0 as usize;
-        if self.pools.len() <= index {
-            self.pools.resize_with(index + 1, Pool::default);
+    /// Retired pools of which nothing is left give up their lists (**P1**).
+    pub(super) fn give_up_pools(&mut self) {
+        let mut pools = core::mem::take(&mut self.pools);
+        let gone = pools.give_up(|pool| self.is_awaited(pool));
+        self.pools = pools;
+        for lists in gone {
+            self.lists.remove(lists);
+            self.lists[lists].bins = Bins::default();
         }
-        &mut self.pools[index]
     }
 
-    /// The lists of one side of one pool, streams ascending.
-    pub(super) fn lists_of_side(
-        &self,
-        pool: PoolId,
-        class: Class,
-    ) -> impl Iterator<Item = u32> + '_ {
-        self.pools[pool.0 as usize].by_class[class as usize].iter().copied().filter(|&l| l != NONE)
+    /// Whether a request for memory of this pool waits for the device.
+    pub(super) fn is_awaited(&self, pool: PoolId) -> bool {
+        let waits = |errand: &Errand| matches!(errand.job, Job::Alloc(it) if it.pool == pool);
+        self.errands.iter().any(waits)
+    }
+
+    /// How many free lists there are: one for each side of each pool on each stream that has asked for memory, but
+    /// for retired pools that have none left. O(1).
+    #[must_use]
+    pub fn lists_held(&self) -> usize {
+        self.lists.len()
     }
 
     pub(super) fn id(&self, slot: u32) -> BlockId {
@@ -225,10 +213,9 @@ impl Heap {
     /// Puts a free block into its bin (**F1**).
     #[inline(always)]
     pub(super) fn shelve(&mut self, slot: u32) {
-        let lists = self.blocks[slot].lists as usize;
+        let lists = self.blocks[slot].lists;
         if self.collects {
-            let Lists { pool, class, .. } = self.lists[lists];
-            self.blocks[slot].idle_since = self.pools[pool.0 as usize].searches[class as usize];
+            self.blocks[slot].idle_since = self.searches;
         }
         let block = &self.blocks[slot];
         debug_assert!(block.state == State::Free, "F1");
@@ -239,19 +226,19 @@ impl Heap {
     #[inline]
     pub(super) fn unshelve(&mut self, slot: u32) {
         let block = &self.blocks[slot];
-        let held = self.lists[block.lists as usize].bins.remove(block.key(slot));
+        let held = self.lists[block.lists].bins.remove(block.key(slot));
         debug_assert!(held, "F1");
     }
 
     pub(super) fn shelve_unmapped(&mut self, slot: u32) {
         let block = &self.blocks[slot];
         debug_assert!(block.state == State::Unmapped, "F1");
-        self.lists[block.lists as usize].unmapped.insert((block.address, slot));
+        self.lists[block.lists].unmapped.insert((block.address, slot));
     }
 
     pub(super) fn unshelve_unmapped(&mut self, slot: u32) {
         let block = &self.blocks[slot];
-        let held = self.lists[block.lists as usize].unmapped.remove(&(block.address, slot));
+        let held = self.lists[block.lists].unmapped.remove(&(block.address, slot));
         debug_assert!(held, "F1");
     }
 
@@ -342,12 +329,13 @@ impl Heap {
             segment,
             lists,
             fences: 0,
-            class: self.lists[lists as usize].class,
+            class: self.lists[lists].class,
             state,
             used: false,
             paged: page != 0,
         });
         self.segments[segment].first = slot;
+        self.pools.gained(self.lists[lists].pool);
         slot
     }
 
@@ -358,6 +346,7 @@ impl Heap {
         self.blocks.remove(slot);
         let gone = self.segments[segment].clone();
         self.segments.remove(segment);
+        self.pools.lost(self.lists[gone.lists].pool);
         gone
     }
 

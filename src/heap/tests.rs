@@ -2,13 +2,14 @@
 //!
 //! Whole workloads stand in `tests/`: here are the moments that need two requests at once.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::Heap;
 use crate::policy::{Policy, presets};
 use crate::vocab::{
-    Address, Answer, BlockId, Change, Fault, Input, MIB, Output, PoolId, Rung, RungOutcome, Serial,
-    StreamId, Target, Ticket, Verdict, Want,
+    Address, Answer, BlockId, Call, Change, Fault, Input, MIB, Output, PoolId, Rung, RungOutcome,
+    Serial, StreamId, Target, Ticket, Verdict, Want,
 };
 
 pub(super) const S0: StreamId = StreamId(0);
@@ -83,7 +84,8 @@ fn answers_nobody_waits_for_are_refused() {
     assert_eq!(answer(&mut heap, 1, Answer::Mapped), refused);
     assert_eq!(apply(&mut heap, Input::Retry { ticket: Ticket(1) }), refused);
     want(alloc(&mut heap, 1, 20));
-    let wrong = Output::DriverFailed { ticket: Ticket(1), fault: Fault::WrongAnswer };
+    let (ticket, fault) = (Ticket(1), Fault::WrongAnswer);
+    let wrong = Output::DriverFailed { ticket, fault, released: 0 };
     assert_eq!(answer(&mut heap, 1, Answer::Mapped), wrong);
     assert!(heap.is_settled() && heap.reserved() == 0);
 }
@@ -245,9 +247,42 @@ fn memory_that_the_driver_will_not_take_back_stays_free() {
     let trim = Input::Trim { ticket: Ticket(2), target: Target::All };
     let release = Want::Release { base: Address(1 << 40), bytes: 60 * MIB };
     assert_eq!(want(apply(&mut heap, trim)), release);
-    let failed = Output::DriverFailed { ticket: Ticket(2), fault: Fault::Driver(7) };
-    assert_eq!(answer(&mut heap, 2, Answer::Refused(Fault::Driver(7))), failed);
+    let (ticket, fault) = (Ticket(2), Fault::Driver(7));
+    let failed = Output::DriverFailed { ticket, fault, released: 0 };
+    assert_eq!(answer(&mut heap, 2, Answer::Refused(fault)), failed);
     block(alloc(&mut heap, 3, 60));
+}
+
+/// What was given back before is said, and the error names the call.
+#[test]
+fn a_trim_that_the_driver_breaks_off_says_what_it_has_released() {
+    for target in [Target::All, Target::Pool(PoolId::DEFAULT), Target::AtLeast(50 * MIB)] {
+        let mut heap = native(100);
+        let blocks = [1, 2].map(|ticket| grown(&mut heap, ticket, 30));
+        blocks.into_iter().for_each(|block| drop(apply(&mut heap, Input::Free { block })));
+        let ticket = Ticket(3);
+        want(apply(&mut heap, Input::Trim { ticket, target }));
+        want(answer(&mut heap, 3, Answer::Released));
+        let fault = Fault::NoMemoryFor(Call::Release);
+        let failed = Output::DriverFailed { ticket, fault, released: 30 * MIB };
+        assert_eq!(answer(&mut heap, 3, FULL), failed);
+        assert_eq!(heap.reserved(), 30 * MIB);
+    }
+}
+
+/// A request is not out of memory because the driver is when it is asked for something else.
+#[test]
+fn a_call_that_asks_for_no_memory_is_named_when_it_fails() {
+    let mut heap = native(100);
+    let first = grown(&mut heap, 1, 60);
+    apply(&mut heap, Input::Use { block: first, stream: S1 });
+    want(apply(&mut heap, Input::Free { block: first }));
+    answer(&mut heap, 1, Answer::Fenced);
+    assert!(matches!(want(alloc(&mut heap, 2, 60)), Want::Poll { .. }));
+    let fault = Fault::NoMemoryFor(Call::Poll);
+    let failed = Output::DriverFailed { ticket: Ticket(2), fault, released: 0 };
+    assert_eq!(answer(&mut heap, 2, FULL), failed);
+    assert!(fault.to_string().contains("poll a stream"), "{fault}");
 }
 
 #[test]

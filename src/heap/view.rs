@@ -32,7 +32,7 @@ impl Heap {
     }
 
     fn segment_view(&self, segment: &Segment) -> SegmentView {
-        let lists = &self.lists[segment.lists as usize];
+        let lists = &self.lists[segment.lists];
         SegmentView {
             base: Address(segment.base),
             bytes: segment.bytes,
@@ -48,20 +48,24 @@ impl Heap {
     /// Where the memory of each side of each pool on each stream is. O(blocks).
     #[must_use]
     pub fn usage(&self) -> Vec<(PoolId, Class, StreamId, PoolUsage)> {
-        let mut books: Vec<PoolUsage> = alloc::vec![PoolUsage::default(); self.lists.len()];
+        let mut books: Vec<PoolUsage> = alloc::vec![PoolUsage::default(); self.lists.slots()];
         for (_, segment) in self.segments.iter() {
             let book = &mut books[segment.lists as usize];
             for block in self.blocks_of(segment) {
                 add_block(book, segment, block);
             }
         }
-        let named = self.lists.iter().zip(books);
-        let mut rows: Vec<_> = named.map(|(l, book)| (l.pool, l.class, l.stream, book)).collect();
+        let named = self
+            .lists
+            .iter()
+            .map(|(number, l)| (l.pool, l.class, l.stream, books[number as usize]));
+        let mut rows: Vec<_> = named.collect();
         rows.sort_by_key(|row| (row.0, row.1, row.2));
         rows
     }
 
-    /// Why a request failed. O(blocks).
+    /// Why a request failed. O(blocks): whether a free block is pinned is seen from its neighbours, and a figure kept
+    /// for it would have to change with every free and every cut.
     pub(super) fn report(&self, request: &Request, rungs: Vec<(Rung, RungOutcome)>) -> Report {
         let page_bytes = grow::page_bytes(&self.policy, request.class);
         let mut report = Report {

@@ -9,6 +9,9 @@
 //!                     |   \
 //!                 near: [k9 .. k3 k1]  far: [[k.. k..] [..]]     descending: the smallest is the last
 //! ```
+//! Each word of the bitmap keeps the bins of its classes, up to the highest that ever held a block: a list costs what
+//! it has held, not what the sizes reach to.
+//!
 //! **F1** a block is in its bin exactly while it is free. Search, insertion and removal are O(log n) with the
 //! number of blocks in one class, and O(1) while that is at most 64.
 
@@ -79,22 +82,50 @@ struct Bin {
 pub struct Smallest {
     /// The block.
     pub key: Key,
-    class: usize,
+    word: usize,
+    place: usize,
+}
+
+/// 64 classes: which hold anything, and their bins, up to the highest that ever did.
+#[derive(Clone, Debug)]
+struct Word {
+    bits: u64,
+    bins: Vec<Bin>,
+}
+
+impl Word {
+    const EMPTY: Self = Self { bits: 0, bins: Vec::new() };
+
+    #[cold]
+    fn open(&mut self, place: usize, key: Key) {
+        self.bins.resize(place + 1, Bin::default());
+        self.bins[place].insert(key);
+    }
+
+    /// The class has nothing near any more: whether no class has.
+    #[inline]
+    fn close(&mut self, place: usize) -> bool {
+        let bin = &mut self.bins[place];
+        match bin.far.pop() {
+            Some(chunk) => bin.near = chunk,
+            None => self.bits &= !(1 << place),
+        }
+        self.bits == 0
+    }
 }
 
 /// The free blocks of one list.
 #[derive(Clone, Debug)]
 pub struct Bins {
-    words: [u64; WORDS],
+    words: [Word; WORDS],
     /// Which words are not 0.
     summary: u64,
-    bins: Vec<Bin>,
     len: usize,
 }
 
 impl Default for Bins {
     fn default() -> Self {
-        Self { words: [0; WORDS], summary: 0, bins: Vec::new(), len: 0 }
+        Self { words: [Word::EMPTY; WORDS], summary: 0, len: 0 }
     }
 }
 
@@ -105,10 +136,22 @@ impl Bins {
         self.len
     }
 
+    /// Classes that have a bin: they are made when first needed and stay.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.words.iter().map(|word| word.bins.len()).sum()
+    }
+
     /// Whether no block is held.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The bin of a class, if it ever held a block.
+    #[inline(always)]
+    fn bin(&self, class: usize) -> Option<&Bin> {
+        self.words[class / 64].bins.get(class % 64)
     }
 
     /// The first block in the order that has at least `bytes`.
@@ -133,7 +176,7 @@ impl Bins {
     /// The first key that is not below `bound`.
     fn at_or_after(&self, bound: Key) -> Option<Key> {
         let class = class_of(bound.units());
-        if let Some(bin) = self.bins.get(class)
+        if let Some(bin) = self.bin(class)
             && let Some(&smallest) = bin.near.last()
         {
             if smallest >= bound {
@@ -143,46 +186,38 @@ impl Bins {
                 return Some(key);
             }
         }
-        let class = self.next_class(class + 1)?;
-        self.bins[class].near.last().copied()
+        let (word, place) = self.next_class(class + 1)?;
+        self.words[word].bins[place].near.last().copied()
     }
 
-    /// The first class from `class` on that holds anything.
+    /// The first class from `class` on that holds anything: its word, and its place there.
     #[inline]
-    fn next_class(&self, class: usize) -> Option<usize> {
+    fn next_class(&self, class: usize) -> Option<(usize, usize)> {
         let word = class / 64;
-        if word >= WORDS {
-            return None;
-        }
-        let rest = self.words[word] & (u64::MAX << (class % 64));
+        let rest = self.words.get(word)?.bits & (u64::MAX << (class % 64));
         if rest != 0 {
-            return Some(word * 64 + rest.trailing_zeros() as usize);
+            return Some((word, rest.trailing_zeros() as usize));
         }
         let later = self.summary & (u64::MAX << word << 1);
         if later == 0 {
             return None;
         }
         let word = later.trailing_zeros() as usize;
-        Some(word * 64 + self.words[word].trailing_zeros() as usize)
+        Some((word, self.words[word].bits.trailing_zeros() as usize))
     }
 
     /// Puts a free block in. The key must not be held already.
     #[inline(always)]
     pub fn insert(&mut self, key: Key) {
         let class = class_of(key.units());
-        match self.bins.get_mut(class) {
+        let word = &mut self.words[class / 64];
+        match word.bins.get_mut(class % 64) {
             Some(bin) => bin.insert(key),
-            None => self.open(class, key),
+            None => word.open(class % 64, key),
         }
-        self.words[class / 64] |= 1 << (class % 64);
+        word.bits |= 1 << (class % 64);
         self.summary |= 1 << (class / 64);
         self.len += 1;
-    }
-
-    #[cold]
-    fn open(&mut self, class: usize, key: Key) {
-        self.bins.resize(class + 1, Bin::default());
-        self.bins[class].insert(key);
     }
 
     /// The first block in the order that has at least `bytes`, if it is the smallest of its class: nearly every
@@ -194,21 +229,22 @@ impl Bins {
             return None;
         }
         let units = bytes.div_ceil(UNIT) as u32;
-        let class = self.next_class(class_of(units))?;
-        let key = *self.bins[class].near.last()?;
+        let (word, place) = self.next_class(class_of(units))?;
+        let key = *self.words[word].bins[place].near.last()?;
         // Only a block of the request's own class can be too small.
-        (key.units() >= units).then_some(Smallest { key, class })
+        (key.units() >= units).then_some(Smallest { key, word, place })
     }
 
     /// Takes out what [`Bins::smallest`] found.
     #[inline(always)]
     pub fn take(&mut self, found: Smallest) {
-        let near = &mut self.bins[found.class].near;
+        let word = &mut self.words[found.word];
+        let near = &mut word.bins[found.place].near;
         let taken = near.pop();
         debug_assert!(taken == Some(found.key), "F1");
         self.len -= 1;
-        if near.is_empty() {
-            self.close(found.class);
+        if near.is_empty() && word.close(found.place) {
+            self.summary &= !(1 << found.word);
         }
     }
 
@@ -216,8 +252,8 @@ impl Bins {
     #[must_use]
     pub fn is_last(&self, key: Key) -> bool {
         let Some(word) = self.summary.checked_ilog2() else { return true };
-        let class = word * 64 + self.words[word as usize].ilog2();
-        let bin = &self.bins[class as usize];
+        let word = &self.words[word as usize];
+        let bin = &word.bins[word.bits.ilog2() as usize];
         bin.far.first().unwrap_or(&bin.near).first() <= Some(&key)
     }
 
@@ -225,36 +261,24 @@ impl Bins {
     #[inline(always)]
     pub fn remove(&mut self, key: Key) -> bool {
         let class = class_of(key.units());
-        let Some(bin) = self.bins.get_mut(class) else { return false };
+        let word = &mut self.words[class / 64];
+        let Some(bin) = word.bins.get_mut(class % 64) else { return false };
         if bin.near.last() == Some(&key) {
             bin.near.pop();
         } else if !bin.remove_inside(key) {
             return false;
         }
         self.len -= 1;
-        if bin.near.is_empty() {
-            self.close(class);
+        if bin.near.is_empty() && word.close(class % 64) {
+            self.summary &= !(1 << (class / 64));
         }
         true
     }
 
-    /// The class has nothing near any more.
-    #[inline]
-    fn close(&mut self, class: usize) {
-        if let Some(chunk) = self.bins[class].far.pop() {
-            self.bins[class].near = chunk;
-            return;
-        }
-        let word = &mut self.words[class / 64];
-        *word &= !(1 << (class % 64));
-        if *word == 0 {
-            self.summary &= !(1 << (class / 64));
-        }
-    }
-
     /// All blocks in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Key> {
-        self.bins.iter().flat_map(|bin| {
+        let bins = self.words.iter().flat_map(|word| &word.bins);
+        bins.flat_map(|bin| {
             bin.near
                 .iter()
                 .rev()
@@ -423,6 +447,38 @@ mod tests {
             assert!(bins.iter().eq(set.iter().copied()));
             assert!(bins.iter().rev().eq(set.iter().rev().copied()));
         }
+    }
+
+    /// A list costs what it has held, not what the sizes reach to.
+    #[test]
+    fn a_block_makes_the_bins_of_its_word_and_no_others() {
+        let mut bins = Bins::default();
+        assert_eq!(bins.classes(), 0);
+        for (bytes, classes) in [
+            (MAX_BLOCK, 64),
+            (MAX_BLOCK - UNIT, 64),
+            (UNIT, 64 + 2),
+            (15 * UNIT, 64 + 16),
+            (64 * UNIT, 64 + 16 + 1),
+        ] {
+            bins.insert(Key::new(bytes, 0, 0));
+            assert_eq!(bins.classes(), classes, "{bytes}");
+        }
+        assert!(bins.iter().is_sorted() && bins.iter().count() == 5);
+    }
+
+    /// Every class at once, and out again.
+    #[test]
+    fn every_class_has_a_bin() {
+        let mut bins = Bins::default();
+        let wide = (7..32).rev().flat_map(|log| (128..256).map(move |step| step << (log - 7)));
+        let keys = wide.chain(1..128).map(|units: u64| Key::new(units * UNIT, 0, 0));
+        let keys: Vec<Key> = keys.collect();
+        keys.iter().for_each(|&key| bins.insert(key));
+        assert_eq!((bins.len(), bins.classes()), (127 + 25 * 128, WORDS * 64));
+        assert!(bins.iter().is_sorted() && bins.iter().count() == keys.len());
+        assert!(keys.iter().all(|&key| bins.remove(key)));
+        assert_eq!((bins.find(UNIT), bins.summary), (None, 0));
     }
 
     #[test]

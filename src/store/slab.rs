@@ -105,6 +105,12 @@ impl<T> Slab<T> {
         slot.let_out.then_some((index as u32, &slot.value))
     }
 
+    /// Slots, occupied or vacant.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Occupied slots.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -11,7 +11,7 @@ pub mod units;
 pub mod view;
 
 pub use change::{Change, Observe};
-pub use protocol::{Answer, Fault, Input, Order, Output, Target, Want};
+pub use protocol::{Answer, Call, Fault, Input, Order, Output, Target, Want};
 pub use report::{Human, OutOfMemory, Report, Rung, RungOutcome, Verdict};
 pub use units::{
     Address, BlockId, Class, GIB, KIB, LARGEST_SEGMENT, MIB, PoolId, SegmentId, Serial, StreamId,

@@ -126,6 +126,8 @@ pub enum Output {
         ticket: Ticket,
         /// What the driver said.
         fault: Fault,
+        /// Bytes that a trim had given back to the driver before; 0 for other requests.
+        released: u64,
     },
     /// A trim is done.
     Trimmed {
@@ -268,6 +270,8 @@ pub enum Fault {
     OutOfAddresses,
     /// The driver failed for another reason; its own code.
     Driver(i32),
+    /// The driver has no memory left for a call that asks for none: the request is not what was too large.
+    NoMemoryFor(Call),
     /// No live block has this id: never allocated, or freed before.
     UnknownBlock,
     /// No request waits under this ticket.
@@ -286,6 +290,9 @@ impl fmt::Display for Fault {
             Self::OutOfMemory => f.write_str("the device is out of memory"),
             Self::OutOfAddresses => f.write_str("no address range is left"),
             Self::Driver(code) => write!(f, "the driver failed with code {code}"),
+            Self::NoMemoryFor(call) => {
+                write!(f, "the driver said that it is out of memory when it was to {}", call.name())
+            }
             Self::UnknownBlock => {
                 f.write_str("no live block has this id (never allocated, or already freed)")
             }
@@ -298,6 +305,46 @@ impl fmt::Display for Fault {
 }
 
 impl core::error::Error for Fault {}
+
+impl Fault {
+    /// The fault, as a call reports it that asks for no memory.
+    #[must_use]
+    pub const fn of(self, call: Call) -> Self {
+        match self {
+            Self::OutOfMemory => Self::NoMemoryFor(call),
+            other => other,
+        }
+    }
+}
+
+/// A driver call that asks for no memory, and whose refusal ends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// [`Want::Poll`].
+    Poll,
+    /// [`Want::Wait`].
+    Wait,
+    /// [`Want::Release`].
+    Release,
+    /// [`Want::ReleaseRange`].
+    ReleaseRange,
+    /// [`Want::Unmap`].
+    Unmap,
+}
+
+impl Call {
+    /// What it does.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll a stream",
+            Self::Wait => "wait for a stream",
+            Self::Release => "take a segment back",
+            Self::ReleaseRange => "take an address range back",
+            Self::Unmap => "unmap pages",
+        }
+    }
+}
 
 /// The tie rule among free blocks of equal size: part of the policy, total, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,11 @@
 
 use std::process::ExitCode;
 
+use blockyard::policy::presets;
 use blockyard_benches::contenders::{Contender, Offset, Ours, OursAsPytorch, Rlsf, Tree};
+#[cfg(feature = "peers")]
+use blockyard_benches::peers::{Cubecl, Mimalloc};
+use blockyard_benches::whole::{Mix, allocator, borrowed_hits, hits, raw_hits};
 use blockyard_benches::work::{Holes, Mixed, OneSize, Work};
 
 fn main() -> ExitCode {
@@ -18,6 +22,11 @@ fn main() -> ExitCode {
         "rlsf" => scene_for::<Rlsf>(scene),
         "offset" => scene_for::<Offset>(scene),
         "tree" => scene_for::<Tree>(scene),
+        #[cfg(feature = "peers")]
+        "cubecl" => scene_for::<Cubecl>(scene),
+        #[cfg(feature = "peers")]
+        "mimalloc" => scene_for::<Mimalloc>(scene),
+        "counted" | "borrowed" | "address" => whole(scene, contender),
         _ => None,
     };
     let Some(mut work) = work else { return usage() };
@@ -43,11 +52,39 @@ fn scene_for<C: Contender + 'static>(scene: &str) -> Option<Box<dyn Work>> {
     })
 }
 
+/// The whole allocator, by one of the three ways to hold a block.
+struct Whole(Box<dyn FnMut(u64)>);
+
+impl Work for Whole {
+    fn pairs(&mut self, count: u64) {
+        (self.0)(count);
+    }
+}
+
+fn whole(scene: &str, how: &str) -> Option<Box<dyn Work>> {
+    let allocator = allocator(presets::blockyard(), 0);
+    let stream = allocator.default_stream();
+    hits(&stream, 64 << 10, 1);
+    let work: Box<dyn FnMut(u64)> = match (scene, how) {
+        ("hit", "counted") => Box::new(move |pairs| hits(&stream, 64 << 10, pairs)),
+        ("hit", "borrowed") => Box::new(move |pairs| borrowed_hits(&stream, 64 << 10, pairs)),
+        ("hit", _) => Box::new(move |pairs| raw_hits(&allocator, &stream, 64 << 10, pairs)),
+        ("mixed", "counted") => {
+            let mut mix = Mix::new(stream, 1 << 20, 1024, 1024);
+            mix.pairs(20_000);
+            Box::new(move |pairs| mix.pairs(pairs))
+        }
+        _ => return None,
+    };
+    Some(Box::new(Whole(work)))
+}
+
 fn usage() -> ExitCode {
     eprintln!(
         "count SCENE CONTENDER PAIRS\n  \
          SCENE      hit cut mixed wide many holes64 holes65536 same64 same65536\n  \
-         CONTENDER  ours pytorch rlsf offset tree"
+         CONTENDER  ours pytorch rlsf offset tree; with the feature `peers` cubecl mimalloc;\n  \
+                    the whole allocator: counted borrowed address (scene hit), counted (mixed)"
     );
     ExitCode::from(2)
 }

@@ -71,6 +71,23 @@ impl Twin {
             self.release_side(pool, Class::Small);
             self.release_side(pool, Class::Large);
         }
+        if self.retired.contains(&pool) {
+            self.release_empty_ranges(pool);
+        }
+    }
+
+    /// Releases the address ranges of a pool that have no pages: nobody will grow into them.
+    fn release_empty_ranges(&mut self, pool: PoolId) {
+        let ours = self.segments.iter().filter(|segment| segment.home.pool == pool);
+        let ranges: Vec<u64> = ours.map(|segment| segment.base).collect();
+        for base in ranges {
+            let first = &self.blocks[self.index(base)];
+            let whole = first.bytes == self.segment(base).bytes;
+            if first.state == BlockState::Unmapped && whole {
+                self.device.release_range(Address(base));
+                self.forget_segment(base);
+            }
+        }
     }
 
     /// Releases idle segments and pages of one side of a pool, streams ascending, blocks in search

@@ -1,0 +1,4 @@
+//! Diagnosis: why a request failed, which setting would have served it, and the smallest trace that still fails.
+//!
+//! Owns the verdicts and the searches that replay a recording many times. Asked by the tools. Never claims what
+//! was not replayed, and never knows a file format or a terminal.
