@@ -26,10 +26,10 @@ pub mod vocab;
 pub mod allocator;
 #[cfg(feature = "std")]
 pub mod device;
-#[cfg(feature = "cuda")]
-pub mod interop;
 #[cfg(feature = "std")]
 pub mod diagnosis;
+#[cfg(feature = "cuda")]
+pub mod interop;
 #[cfg(feature = "std")]
 pub mod lab;
 #[cfg(feature = "std")]
