@@ -8,7 +8,7 @@
 //! | [`vocab`] | nouns only: units, identifiers, the protocol between the core and the world |
 //! | [`policy`] | what to do, as pure functions and data; [`store`]: what is where |
 //! | [`heap`] | `apply(Input) -> Output`, pure and deterministic; [`ledger`]: a fold over its changes |
-//! | `device` | the simulated, recorded and host devices; `lab`: replay and the naive twin; `trace`: what is written down |
+//! | `device` | the simulated, recorded, host and CUDA devices; `interop`: for users of cudarc; `lab`: replay and the naive twin; `trace`: what is written down |
 //!
 //! `ARCHITECTURE.md` in the repository has the picture and the rules.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -28,6 +28,8 @@ pub mod allocator;
 pub mod device;
 #[cfg(feature = "std")]
 pub mod diagnosis;
+#[cfg(feature = "cuda")]
+pub mod interop;
 #[cfg(feature = "std")]
 pub mod lab;
 #[cfg(feature = "std")]
