@@ -9,6 +9,7 @@
 //! | [`policy`] | what to do, as pure functions and data; [`store`]: what is where |
 //! | [`heap`] | `apply(Input) -> Output`, pure and deterministic; [`ledger`]: a fold over its changes |
 //! | `device` | the simulated, recorded, host and CUDA devices; `interop`: for users of cudarc; `lab`: replay and the naive twin; `trace`: what is written down |
+//! | `ffi` | the C interface |
 //!
 //! `ARCHITECTURE.md` in the repository has the picture and the rules.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -28,6 +29,8 @@ pub mod allocator;
 pub mod device;
 #[cfg(feature = "std")]
 pub mod diagnosis;
+#[cfg(feature = "ffi")]
+pub mod ffi;
 #[cfg(feature = "cuda")]
 pub mod interop;
 #[cfg(feature = "std")]
