@@ -46,7 +46,7 @@ pub use memory::{
     blockyard_release_at_least, blockyard_set_limit, blockyard_set_memory_fraction,
 };
 pub use observe::{
-    blockyard_on_block, blockyard_on_out_of_memory, blockyard_record, blockyard_snapshot,
+    blockyard_last_report, blockyard_on_block, blockyard_on_out_of_memory, blockyard_record, blockyard_snapshot,
     blockyard_text_free, blockyard_write_snapshot, blockyard_write_trace,
 };
 pub use open::{

@@ -3,9 +3,9 @@
 //! A callback is one slot for each kind and allocator. It is called with no lock of this library held, so it may use
 //! the allocator itself.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::fs::File;
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
 
 use super::error::{Failure, Outcome, answer, c_text, place};
 use super::memory::pointer_to;
@@ -40,32 +40,41 @@ impl<F: Copy> Slot<F> {
 type OnFailure = unsafe extern "C" fn(*mut c_void, u64, *const c_char);
 type OnBlock = unsafe extern "C" fn(*mut c_void, bool, *mut c_void, u64, *mut c_void);
 
-/// The callbacks of one allocator. The allocator's own list is added to once for each kind, when first asked for: a
-/// program without callbacks pays nothing.
+/// The callbacks of one allocator. A program that hears of no blocks pays nothing for them: the allocator is asked to
+/// tell when one is first set.
 pub(super) struct Callbacks {
     failure: Slot<OnFailure>,
-    listens_to_failures: Once,
     block: Slot<OnBlock>,
     listens_to_blocks: Once,
+    last_report: Mutex<Option<CString>>,
 }
 
 impl Callbacks {
     pub(super) const fn new() -> Self {
         Self {
             failure: Slot::new(),
-            listens_to_failures: Once::new(),
             block: Slot::new(),
             listens_to_blocks: Once::new(),
+            last_report: Mutex::new(None),
         }
     }
 
     fn failed(&self, report: &Report) {
+        let text = c_text(report.to_string());
         if let Some((callback, user)) = self.failure.get() {
-            let text = c_text(report.to_string());
             // SAFETY: as whoever set it said; the text lives as long as the call.
             unsafe { callback(user, report.requested_bytes, text.as_ptr()) };
         }
+        *self.last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
+}
+
+/// From now on reports are kept, and told to whoever is set.
+pub(super) fn listen(opened: &Arc<Opened>) {
+    let weak = Arc::downgrade(opened);
+    opened.allocator.on_out_of_memory(move |report| {
+        weak.upgrade().iter().for_each(|opened| opened.callbacks.failed(report));
+    });
 }
 
 impl Opened {
@@ -91,14 +100,23 @@ pub unsafe extern "C" fn blockyard_on_out_of_memory(
     user: *mut c_void,
 ) -> blockyard_status {
     answer(|| {
+        opened(allocator)?.callbacks.failure.set(callback, user);
+        Ok(())
+    })
+}
+
+/// The report of the last request that failed, on whatever thread, to be freed with `blockyard_text_free`; null if none
+/// has. For callers that cannot take a callback: one that would need a lock which the failing thread may hold.
+#[unsafe(no_mangle)]
+pub extern "C" fn blockyard_last_report(
+    allocator: blockyard_allocator,
+    out: Option<&mut *mut c_char>,
+) -> blockyard_status {
+    answer(|| {
+        let out = place(out, "text")?;
         let opened = opened(allocator)?;
-        opened.callbacks.failure.set(callback, user);
-        let weak = Arc::downgrade(&opened);
-        opened.callbacks.listens_to_failures.call_once(|| {
-            opened.allocator.on_out_of_memory(move |report| {
-                weak.upgrade().iter().for_each(|opened| opened.callbacks.failed(report));
-            });
-        });
+        let report = opened.callbacks.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+        *out = report.clone().map_or(std::ptr::null_mut(), CString::into_raw);
         Ok(())
     })
 }
@@ -215,7 +233,7 @@ pub unsafe extern "C" fn blockyard_text_free(text: *mut c_char) {
     let freed = || -> Outcome {
         if !text.is_null() {
             // SAFETY: as the caller says: it came from `CString::into_raw`.
-            drop(unsafe { std::ffi::CString::from_raw(text) });
+            drop(unsafe { CString::from_raw(text) });
         }
         Ok(())
     };

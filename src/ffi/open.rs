@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::error::{Failure, answer, c_text, place, required, text};
 use super::handles::Handles;
-use super::observe::Callbacks;
+use super::observe::{Callbacks, listen};
 use super::scopes::drop_pools;
 use super::streams::Streams;
 use super::trace::Trace;
@@ -149,6 +149,7 @@ pub(super) fn create(
         }
     };
     let opened = Arc::new(opened);
+    listen(&opened);
     if let Some(trace) = &opened.trace {
         trace.watch(&opened);
     }
