@@ -26,7 +26,7 @@ from ._library import BlockyardError
 __all__ = [
     "BlockyardError", "Unsupported", "allocator", "empty_cache", "install", "is_installed", "last_report",
     "max_memory_allocated", "max_memory_reserved", "mem_pool", "memory_allocated", "memory_reserved", "memory_stats",
-    "memory_summary", "record_memory_history", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "settings",
+    "memory_summary", "record_memory_history", "recount", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "settings",
     "set_per_process_memory_fraction", "snapshot", "support", "support_table", "tag", "use_mem_pool",
     "largest_possible_allocation", "write_snapshot", "write_trace",
 ]
@@ -133,18 +133,34 @@ def mem_pool():
 
 
 @contextlib.contextmanager
-def use_mem_pool(pool, device=None):
-    """`torch.cuda.use_mem_pool`; an out-of-memory in it carries blockyard's report."""
+def use_mem_pool(pool, device=None, all_threads=False):
+    """`torch.cuda.use_mem_pool`; an out-of-memory in it carries blockyard's report.
+
+    PyTorch's own sends this thread's requests to the pool, so not those that a backward pass makes on its threads;
+    `all_threads` sends those of all.
+    """
     import torch
 
-    with torch.cuda.use_mem_pool(pool, device):
+    with _all_to_pool(pool, _device(device)) if all_threads else torch.cuda.use_mem_pool(pool, device):
         try:
             yield pool
         except torch.OutOfMemoryError as error:
             report = last_report(device)
-            if not report or "blockyard" in str(error):
+            if not report or "blockyard: " in str(error):
                 raise
             raise torch.OutOfMemoryError(f"{error}\nblockyard: {report}") from error
+
+
+@contextlib.contextmanager
+def _all_to_pool(pool, device):
+    import torch
+
+    torch._C._cuda_beginAllocateToPool(device, pool.id)
+    try:
+        yield
+    finally:
+        torch._C._cuda_endAllocateToPool(device, pool.id)
+        torch._C._cuda_releasePool(device, pool.id)
 
 
 # ---- figures, under PyTorch's names ----
@@ -221,6 +237,24 @@ def settings(device=None):
 def last_report(device=None):
     """Why the last request failed that did; None: none has."""
     return _library.text("blockyard_last_report", allocator(device))
+
+
+def recount(device=None):
+    """Figures counted from the blocks of a snapshot, by the keys of `memory_stats`."""
+    counted = dict.fromkeys(
+        ("allocation", "active", "allocated_bytes", "active_bytes", "requested_bytes", "reserved_bytes"), 0
+    )
+    for segment in snapshot(device)["segments"]:
+        counted["reserved_bytes"] += segment["total_size"]
+        for block in segment["blocks"]:
+            is_live = block["state"] == "active_allocated"
+            is_active = block["state"] != "inactive"
+            counted["allocation"] += is_live
+            counted["allocated_bytes"] += block["size"] * is_live
+            counted["active"] += is_active
+            counted["active_bytes"] += block["size"] * is_active
+            counted["requested_bytes"] += block["requested_size"] * is_active
+    return {f"{key}.all.current": value for key, value in counted.items()}
 
 
 # ---- what changes something, and so raises ----
