@@ -406,6 +406,13 @@ blockyard_status blockyard_on_out_of_memory(blockyard_allocator allocator,
                                             void *user);
 
 /*
+ The report of the last request that failed, on whatever thread, to be freed with `blockyard_text_free`; null if none
+ has. For callers that cannot take a callback: one that would need a lock which the failing thread may hold.
+ */
+blockyard_status blockyard_last_report(blockyard_allocator allocator,
+                                       char **out);
+
+/*
  `callback` hears of every block that is handed out or given back, before its address can be handed out again; null:
  nobody does.
 
