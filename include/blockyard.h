@@ -425,7 +425,7 @@ blockyard_status blockyard_on_block(blockyard_allocator allocator,
 
 /*
  Keeps the last so many records from now on, and forgets those so far. 0: none. `BLOCKYARD_ALL`: all, in memory that
- grows by about a hundred bytes a record.
+ grows by about a hundred bytes a record. Where `BLOCKYARD_TRACE` has everything recorded, this changes nothing.
  */
 blockyard_status blockyard_record(blockyard_allocator allocator,
                                   uint64_t records);
