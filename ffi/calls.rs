@@ -50,7 +50,13 @@ impl Bytes<'_> {
     }
 }
 
-unsafe extern "C" fn hear(user: *mut c_void, is_alloc: bool, _: *mut c_void, _: u64, _: *mut c_void) {
+unsafe extern "C" fn hear(
+    user: *mut c_void,
+    is_alloc: bool,
+    _: *mut c_void,
+    _: u64,
+    _: *mut c_void,
+) {
     // SAFETY: the counter of a model, which lives as long as its allocator.
     let heard = unsafe { &*user.cast::<AtomicI64>() };
     heard.fetch_add(if is_alloc { 1 } else { -1 }, Ordering::Relaxed);
@@ -270,10 +276,7 @@ fn figures(model: &Model, bytes: &mut Bytes<'_>) {
     let shown = unsafe { blockyard_blocks(model.number, Some(count), (&raw mut seen).cast()) };
     assert_eq!((shown, seen), (BLOCKYARD_OK, model.live.len()));
     assert_eq!(blockyard_reset_peak(model.number), BLOCKYARD_OK);
-    assert_eq!(
-        model.stat(c"allocated_bytes.all.peak"),
-        model.stat(c"allocated_bytes.all.current")
-    );
+    assert_eq!(model.stat(c"allocated_bytes.all.peak"), model.stat(c"allocated_bytes.all.current"));
     assert_eq!(blockyard_reset_accumulated(model.number), BLOCKYARD_OK);
 }
 

@@ -23,6 +23,10 @@ fn f3_a_hundred_thousand_calls_come_to_what_they_must() {
             break;
         }
     }
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ffi_calls");
+    for seed in std::fs::read_dir(corpus).unwrap() {
+        calls::calls(&std::fs::read(seed.unwrap().path()).unwrap());
+    }
     // Threads share the interface, not the model.
     std::thread::scope(|scope| {
         for seed in 1000..1003 {

@@ -51,7 +51,8 @@ impl Watch {
     /// Who makes the present request. Called before the lock is taken.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
-        let stack = if self.busy.load(Ordering::Relaxed) > 0 { self.look() } else { CallStackId::NONE };
+        let stack =
+            if self.busy.load(Ordering::Relaxed) > 0 { self.look() } else { CallStackId::NONE };
         Origin { tag: tags::current(), stack }
     }
 
