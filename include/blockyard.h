@@ -507,7 +507,8 @@ blockyard_status blockyard_pool_begin(blockyard_pool pool);
 blockyard_status blockyard_pool_end(blockyard_pool pool);
 
 /*
- Begins a capture of a graph: a scope of the pool in which no fence is asked about and nothing goes back to the driver.
+ Begins a capture of a graph: a scope of the pool in which no fence is asked about and nothing goes back to the
+ driver.
  */
 blockyard_status blockyard_capture_begin(blockyard_pool pool);
 
