@@ -208,7 +208,10 @@ fn host_memory_keeps_what_each_thread_wrote() {
             } else {
                 let (buffer, mark) = held.swap_remove(random.below(held.len() as u64) as usize);
                 let block = memory.claim(buffer.address(), buffer.bytes()).unwrap();
-                assert!(block.bytes().iter().all(|&byte| byte == mark), "thread {number}, step {step}");
+                assert!(
+                    block.bytes().iter().all(|&byte| byte == mark),
+                    "thread {number}, step {step}"
+                );
             }
         }
     };
