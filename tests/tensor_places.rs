@@ -198,7 +198,7 @@ fn display_prints_little_of_much() {
         .unwrap();
     assert!(deep.to_string().matches(|c: char| c == ',' || c == ']').count() < 2200);
     let small = Tensor::from_slice(&place, &[2, 2], &[1.5f32, -2.0, f32::NAN, 1e-9]).unwrap();
-    let numbers = "[[    1.5000,    -2.0000],\n [       NaN, 1.0000e-9]]\n";
+    let numbers = "[[   1.5000,   -2.0000],\n [      NaN, 1.0000e-9]]\n";
     assert_eq!(small.to_string(), format!("{numbers}Tensor(f32, [2, 2], host)"));
     let flag = Tensor::full(&place, &[], true).unwrap();
     assert_eq!(flag.to_string(), "true\nTensor(bool, [], host)");

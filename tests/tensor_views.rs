@@ -39,7 +39,7 @@ fn holds(tensor: &Tensor, places: &ArrayD<i64>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn x1_every_view_reaches_what_ndarray_reaches_and_allocates_nothing(chain in chains()) {

@@ -128,14 +128,12 @@ impl Layout {
         })
     }
 
-    /// Whether the elements lie densely in this order; axes of size 1 do not matter.
+    /// Whether the elements lie densely in this order; axes of size 1 do not matter, and no elements
+    /// are in any order.
     #[must_use]
     pub fn is_contiguous(&self, format: Format) -> bool {
         let Some(order) = format.order(self.rank()) else { return false };
-        if self.elements() == 0 && format == Format::Contiguous {
-            return true;
-        }
-        self.dense_size(&order).is_some()
+        self.elements() == 0 || self.dense_size(&order).is_some()
     }
 
     /// Whether the elements lie densely in any order: no gap, and nothing twice.

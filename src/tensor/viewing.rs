@@ -114,7 +114,10 @@ impl Layout {
         }
         let mut view = *self;
         view.shape[axis] = length;
-        view.offset += if length == 0 { 0 } else { from * self.strides[axis] };
+        // A view of nothing starts anywhere: it stays where its origin is, which is inside.
+        if view.elements() > 0 {
+            view.offset += from * self.strides[axis];
+        }
         Ok(view)
     }
 
@@ -327,6 +330,7 @@ mod tests {
 
     #[test]
     fn an_empty_range_at_the_end_stays_inside() {
+        assert!(dense(&[0, 2]).narrow(1, 1, 1).unwrap().fits(0).is_ok());
         let layout = dense(&[3, 4]).narrow(0, 3, 0).unwrap();
         assert!(layout.fits(12).is_ok());
         assert_eq!(layout.offset, 0);
