@@ -1,9 +1,14 @@
 //! Places: what each operation allocates, errors that name both sides, devices without values.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use blockyard::device::SimConfig;
-use blockyard::tensor::{ComputeError, DType, Format, Place, Result, Tensor, TensorError};
-use blockyard::vocab::MIB;
+use std::sync::Arc;
+
+use blockyard::allocator::{CachingAllocator, Config};
+use blockyard::device::{Calls, Device, SimConfig, SimDevice};
+use blockyard::tensor::{
+    ALIGNMENT, ComputeError, DType, Format, NoValues, Place, Result, Tensor, TensorError,
+};
+use blockyard::vocab::{Answer, MIB, Want};
 
 fn sim() -> Place {
     Place::sim(SimConfig::with_capacity(64 * MIB))
@@ -115,6 +120,56 @@ fn memory_goes_back_with_the_last_view() {
 }
 
 #[test]
+fn x2_every_storage_is_aligned() {
+    let (place, mut held) = (Place::host(), Vec::new());
+    for number in 0..500usize {
+        let tensor = Tensor::zeros(&place, &[(number * 7919) % 5000 + 1], DType::U8).unwrap();
+        assert_eq!(tensor.storage().address().0 % ALIGNMENT, 0);
+        held.push(tensor);
+        if number % 3 == 0 {
+            held.swap_remove(number % held.len());
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "X2: a storage at 0x")]
+fn x2_a_device_that_does_not_align_is_found_out() {
+    /// A device whose memory starts a little off.
+    struct Crooked(SimDevice);
+    impl Device for Crooked {
+        fn perform(&mut self, want: Want) -> Answer {
+            match self.0.perform(want) {
+                Answer::Granted { base } => Answer::Granted { base: base.plus(128) },
+                other => other,
+            }
+        }
+        fn total(&self) -> Option<u64> {
+            self.0.total()
+        }
+        fn free(&self) -> Option<u64> {
+            self.0.free()
+        }
+        fn granularity(&self) -> u64 {
+            self.0.granularity()
+        }
+        fn page_mapping(&self) -> bool {
+            false
+        }
+        fn nanos(&self) -> u64 {
+            0
+        }
+        fn calls(&self) -> Calls {
+            self.0.calls()
+        }
+    }
+    let device = Crooked(SimDevice::new(SimConfig::with_capacity(64 * MIB)));
+    let allocator = CachingAllocator::new(device, Config::default());
+    let place = Place::new("crooked", Arc::new(allocator), Box::new(NoValues));
+    let _ = Tensor::empty(&place, &[9], DType::U8);
+}
+
+#[test]
 fn errors_name_both_sides() {
     let (host, cuda) = (Place::host(), sim());
     let tensor = Tensor::zeros(&host, &[2, 3], DType::F32).unwrap();
@@ -196,7 +251,7 @@ fn display_prints_little_of_much() {
         .unwrap()
         .unsqueeze(0)
         .unwrap();
-    assert!(deep.to_string().matches(|c: char| c == ',' || c == ']').count() < 2200);
+    assert!(deep.to_string().matches([',', ']']).count() < 2200);
     let small = Tensor::from_slice(&place, &[2, 2], &[1.5f32, -2.0, f32::NAN, 1e-9]).unwrap();
     let numbers = "[[   1.5000,   -2.0000],\n [      NaN, 1.0000e-9]]\n";
     assert_eq!(small.to_string(), format!("{numbers}Tensor(f32, [2, 2], host)"));
