@@ -134,7 +134,10 @@ proptest! {
     }
 
     #[test]
-    fn resizing_keeps_what_stays(old in prop::collection::vec(0usize..5, 0..4), new in prop::collection::vec(0usize..5, 0..4)) {
+    fn resizing_keeps_what_stays(
+        old in prop::collection::vec(0usize..5, 0..4),
+        new in prop::collection::vec(0usize..5, 0..4),
+    ) {
         let (mut tensor, places) = grow(&Place::host(), &old);
         tensor.resize_(&new).unwrap();
         prop_assert_eq!(tensor.shape(), &new[..]);

@@ -95,6 +95,14 @@ pub enum TensorError {
         /// How many there are.
         rank: usize,
     },
+    /// The first axis comes after the last.
+    #[error("axes {from} to {to}: the first comes after the last")]
+    Order {
+        /// The first.
+        from: usize,
+        /// The last.
+        to: usize,
+    },
     /// Not each axis exactly once.
     #[error("{axes:?} does not name each of {rank} axes once")]
     Permutation {

@@ -238,9 +238,11 @@ impl Layout {
         if self.rank() == 0 && from == 0 && to == 0 {
             return Axes::new(&[1]);
         }
-        self.axis(from).and(self.axis(to))?;
-        let merged =
-            self.shape.get(from..=to).ok_or(TensorError::Axis { axis: to, rank: self.rank() })?;
+        self.axis(to)?;
+        if from > to {
+            return Err(TensorError::Order { from, to });
+        }
+        let merged = &self.shape[from..=to];
         let mut shape = self.shape.with(from, merged.iter().product());
         for _ in from..to {
             shape = shape.removed(from + 1);
@@ -326,6 +328,15 @@ mod tests {
         assert!(layout.unfold(0, usize::MAX, 1).is_err());
         assert_eq!(layout.unfold(0, 2, usize::MAX).unwrap().shape[..], [1, 2]);
         assert!(dense(&[1]).expand(&[usize::MAX - 1, 2]).is_err());
+    }
+
+    #[test]
+    fn axes_are_joined_in_order_only() {
+        let layout = dense(&[2, 3, 4]);
+        assert_eq!(layout.flattened_shape(1, 2).unwrap()[..], [2, 12]);
+        assert_eq!(layout.flattened_shape(1, 1).unwrap(), layout.shape);
+        assert!(layout.flattened_shape(1, 0).is_err() && layout.flattened_shape(1, 3).is_err());
+        assert_eq!(dense(&[]).flattened_shape(0, 0).unwrap()[..], [1]);
     }
 
     #[test]
