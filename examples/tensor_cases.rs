@@ -22,9 +22,15 @@ impl Story {
     }
 
     fn new(seed: u64) -> Self {
-        let mut story = Self { place: Place::host(), random: Random::new(seed), tensors: vec![], lines: vec![] };
+        let mut story = Self {
+            place: Place::host(),
+            random: Random::new(seed),
+            tensors: vec![],
+            lines: vec![],
+        };
         let rank = story.below(6);
-        let shape: Vec<usize> = (0..rank).map(|_| story.below(5) + usize::from(seed % 7 != 0)).collect();
+        let shape: Vec<usize> =
+            (0..rank).map(|_| story.below(5) + usize::from(seed % 7 != 0)).collect();
         let dtype = DType::ALL[story.below(10)];
         let count = shape.iter().product::<usize>() as i64;
         let owner = Tensor::arange(&story.place, -count / 2, count - count / 2, 1).unwrap();
@@ -39,7 +45,9 @@ impl Story {
             Err(error) => json!({"error": error.to_string()}),
             Ok(tensor) => described(tensor),
         };
-        what["first"] = described(self.tensors.first().unwrap_or_else(|| made.as_ref().unwrap()))["values"].take();
+        what["first"] =
+            described(self.tensors.first().unwrap_or_else(|| made.as_ref().unwrap()))["values"]
+                .take();
         self.lines.push(what);
         self.tensors.extend(made);
     }
@@ -71,7 +79,14 @@ impl Story {
             12 => return self.copied(on, &tensor),
             13 => return self.cast(on, &tensor),
             14 => ("fill_", tensor.fill_(c as i64 + 40).map(|()| tensor.clone())),
-            15 => ("channels_last", tensor.to_memory_format(if rank == 5 { Format::ChannelsLast3d } else { Format::ChannelsLast })),
+            15 => (
+                "channels_last",
+                tensor.to_memory_format(if rank == 5 {
+                    Format::ChannelsLast3d
+                } else {
+                    Format::ChannelsLast
+                }),
+            ),
             16 => ("permute", tensor.permute(&rotated(rank, axis))),
             _ => return self.expanded(on, &tensor),
         };
@@ -145,7 +160,8 @@ fn described(tensor: &Tensor) -> Value {
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().unwrap());
-    let (count, seed): (u64, u64) = (arguments.next().unwrap_or(100), arguments.next().unwrap_or(1));
+    let (count, seed): (u64, u64) =
+        (arguments.next().unwrap_or(100), arguments.next().unwrap_or(1));
     for number in seed..seed + count {
         let mut story = Story::new(number);
         (0..12).for_each(|_| story.step());

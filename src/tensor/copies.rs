@@ -71,7 +71,8 @@ impl Tensor {
         }
         let copy = self.contiguous()?;
         place.count_reshape_copy();
-        copy.view(shape)
+        // The copy has no other name: what comes back owns it.
+        Ok(Self { is_view: false, ..copy.view(shape)? })
     }
 
     /// Axes `from` to `to`, inclusive, as one: as [`Tensor::reshape`].

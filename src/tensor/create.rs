@@ -9,7 +9,7 @@ use super::error::{Result, TensorError};
 use super::layout::{Format, Layout};
 use super::place::Place;
 use super::storage::Storage;
-use super::values::{bits_of, bytes_of};
+use super::values::bits_of;
 use crate::device::HostFile;
 
 impl Tensor {
@@ -94,13 +94,8 @@ impl Tensor {
             return Err(TensorError::Values { found, needs, shape: shape.to_vec() });
         }
         let tensor = Self::laid_out(place, layout, T::DTYPE)?;
-        tensor.write_dense(&bytes_of(values))?;
+        tensor.write_at(0, bytemuck::cast_slice(values))?;
         Ok(tensor)
-    }
-
-    /// Writes the whole of a contiguous tensor.
-    pub(super) fn write_dense(&self, bytes: &[u8]) -> Result<()> {
-        self.write_at(0, bytes)
     }
 
     /// Writes bytes from this element of a contiguous tensor on.
@@ -127,7 +122,7 @@ impl Tensor {
         for from in (0..row.count).step_by(CHUNK) {
             let chunk = from..row.count.min(from + CHUNK);
             let values: Vec<T> = chunk.map(|index| T::narrow(row.at(index))).collect();
-            tensor.write_at(from, &bytes_of(&values))?;
+            tensor.write_at(from, bytemuck::cast_slice(&values))?;
         }
         Ok(tensor)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bytemuck::Pod;
+use bytemuck::{NoUninit, Pod};
 use half::{bf16, f16};
 
 use super::convert::{self, Wide};
@@ -94,7 +94,7 @@ mod sealed {
 }
 
 /// A Rust type that can be an element.
-pub trait Element: sealed::Sealed + Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
+pub trait Element: sealed::Sealed + NoUninit + PartialEq + fmt::Debug + Send + Sync {
     /// Which one it is.
     const DTYPE: DType;
     /// What lies in memory.

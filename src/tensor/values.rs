@@ -4,14 +4,6 @@ use super::Tensor;
 use super::dtype::Element;
 use super::error::{Result, TensorError};
 
-/// Elements as they lie in memory.
-pub(super) fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
-    let bits = values.iter().map(|value| value.to_bits());
-    let mut bytes = Vec::with_capacity(size_of_val(values));
-    bits.for_each(|bits| bytes.extend_from_slice(bytemuck::bytes_of(&bits)));
-    bytes
-}
-
 /// One element, in the low bytes.
 pub(super) fn bits_of<T: Element>(value: T) -> u64 {
     let mut bits = [0; 8];

@@ -63,7 +63,11 @@ fn holds(view: &Pair, stored: &[i32]) {
     let held = (view.tensor.storage().bytes() / 4) as usize;
     assert!(view.places.iter().all(|&place| place < held), "X1: the model itself");
     let far = view.tensor.layout().reach().map(|reach| view.tensor.offset() + reach);
-    assert!(view.places.is_empty() || far.is_some_and(|far| far < held), "X1: {:?}", view.tensor.layout());
+    assert!(
+        view.places.is_empty() || far.is_some_and(|far| far < held),
+        "X1: {:?}",
+        view.tensor.layout()
+    );
     let values = view.tensor.to_vec::<i32>().unwrap_or_else(|error| panic!("{error}"));
     assert!(values.into_iter().eq(view.places.iter().map(|&place| stored[place])), "other values");
 }
@@ -133,7 +137,9 @@ fn step(view: &Pair, kind: usize, bytes: &mut Bytes<'_>) -> Option<Pair> {
     let (a, b) = (bytes.about(size.unwrap_or(3)), bytes.about(size.unwrap_or(3)));
     let mut wanted = shape;
     let (made, expected) = match kind {
-        0 | 1 => (tensor.narrow(axis, a, b), size.and_then(|size| narrowed(view, axis, size, a, b))),
+        0 | 1 => {
+            (tensor.narrow(axis, a, b), size.and_then(|size| narrowed(view, axis, size, a, b)))
+        }
         2 | 3 => (tensor.slice(axis, a.., b), size.and_then(|size| sliced(view, axis, size, a, b))),
         4 => {
             let one = size.and_then(|size| narrowed(view, axis, size, a, 1));
@@ -175,7 +181,9 @@ fn step(view: &Pair, kind: usize, bytes: &mut Bytes<'_>) -> Option<Pair> {
     match (made, expected) {
         (Ok(tensor), Some((shape, places))) => Some(Pair { tensor, shape, places }),
         (Err(_), None) => None,
-        (made, expected) => panic!("{kind} {axis} {a} {b} of {tensor:?}: {made:?}, expected {expected:?}"),
+        (made, expected) => {
+            panic!("{kind} {axis} {a} {b} of {tensor:?}: {made:?}, expected {expected:?}")
+        }
     }
 }
 
@@ -248,4 +256,20 @@ fn reshaped(view: &Pair, a: usize, b: usize) -> Option<Pair> {
     // A copy is a storage of its own, of which the model knows nothing.
     let tensor = made.ok().filter(|made| made.shares_storage(&view.tensor))?;
     Some(Pair { tensor, shape: wanted.to_vec(), places: view.places.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::views;
+    use blockyard::lab::rng::Rng;
+
+    #[test]
+    fn random_bytes_hold() {
+        let mut random = Rng::new(20);
+        for _ in 0..4000 {
+            let length = random.below(200);
+            let bytes: Vec<u8> = (0..length).map(|_| random.bits() as u8).collect();
+            views(&bytes);
+        }
+    }
 }
