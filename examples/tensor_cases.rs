@@ -1,7 +1,8 @@
 //! Cases: random chains of views, copies and casts with their results, as JSON lines for another library to repeat.
 //!
 //! `cargo run --example tensor_cases -- COUNT SEED`; `tools/compare-torch-tensor.py` reads it. Each line is a program
-//! on tensors 0, 1, ...: what was done, and shape, strides, offset and values of what came of it, or that it was refused.
+//! on tensors 0, 1, ...: what was done, and shape, strides, offset and values of what came of it, or that it was
+//! refused.
 #![allow(clippy::unwrap_used, reason = "an example")]
 
 use blockyard::device::random::Random;
