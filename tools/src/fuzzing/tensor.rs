@@ -247,9 +247,9 @@ fn unfolded(view: &Pair, axis: usize, size: usize, window: usize, by: usize) -> 
 /// A reshape to `[a, rest]` or `[rest, b]`: always possible where the numbers fit, a view or not.
 fn reshaped(view: &Pair, a: usize, b: usize) -> Option<Pair> {
     let count = view.places.len();
-    let first = if b % 2 == 0 { a } else { b };
+    let first = if b.is_multiple_of(2) { a } else { b };
     let rest = count.checked_div(first).unwrap_or(0);
-    let wanted = if b % 2 == 0 { [first, rest] } else { [rest, first] };
+    let wanted = if b.is_multiple_of(2) { [first, rest] } else { [rest, first] };
     let fits = first.checked_mul(rest) == Some(count);
     let made = view.tensor.reshape(&wanted);
     assert_eq!(made.is_ok(), fits, "{wanted:?} of {:?}: {made:?}", view.tensor);
