@@ -31,7 +31,7 @@ impl Story {
         };
         let rank = story.below(6);
         let shape: Vec<usize> =
-            (0..rank).map(|_| story.below(5) + usize::from(seed % 7 != 0)).collect();
+            (0..rank).map(|_| story.below(5) + usize::from(!seed.is_multiple_of(7))).collect();
         let dtype = DType::ALL[story.below(10)];
         let count = shape.iter().product::<usize>() as i64;
         let owner = Tensor::arange(&story.place, -count / 2, count - count / 2, 1).unwrap();
@@ -104,7 +104,7 @@ impl Story {
         let mut shape = Vec::new();
         for _ in 0..self.below(4) {
             let size = self.below(5) + 1;
-            if rest % size == 0 {
+            if rest.is_multiple_of(size) {
                 shape.push(size);
                 rest /= size;
             }

@@ -73,7 +73,7 @@ proptest! {
         let mut rest = places.len();
         let mut wanted = Vec::new();
         for size in cut {
-            if rest % size == 0 {
+            if rest.is_multiple_of(size) {
                 wanted.push(size);
                 rest /= size;
             }
