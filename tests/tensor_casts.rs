@@ -46,9 +46,13 @@ proptest! {
         shift in 0u32..64,
     ) {
         let scaled = (f64::from_bits(bits) % 1.0 + 1.0) * 2f64.powi(exponent);
-        // Near the middle between two halves, where a second rounding would show.
-        let middle = f64::from(f16::from_bits(bits as u16 & 0x7bff)) * (1.0 + 2f64.powi(-12)) + 2f64.powi(-60);
-        for exact in [f64::from_bits(bits), scaled, middle, f64::from(f32::from_bits(bits as u32))] {
+        // Just beside the middle of two neighbours, which a float in between would round to the middle itself.
+        let side = if shift.is_multiple_of(2) { 1.0 } else { -1.0 };
+        let beside = |low: f64, high: f64| (low + high) / 2.0 * (1.0 + side / 2f64.powi(40));
+        let low = bits as u16 % 0x7bff;
+        let halves = beside(f16::from_bits(low).to_f64(), f16::from_bits(low + 1).to_f64());
+        let brains = beside(bf16::from_bits(low).to_f64(), bf16::from_bits(low + 1).to_f64());
+        for exact in [f64::from_bits(bits), scaled, halves, brains, f64::from(f32::from_bits(bits as u32))] {
             let (half, brain) = (cast::<f64, f16>(exact), cast::<f64, bf16>(exact));
             prop_assert!(nearest(exact, half.to_bits(), |b| f16::from_bits(b).to_f64(), 65504.0), "{exact:e} {half}");
             let largest = bf16::MAX.to_f64();
