@@ -252,6 +252,10 @@ fn reshaped(view: &Pair, a: usize, b: usize) -> Option<Pair> {
     let wanted = if b.is_multiple_of(2) { [first, rest] } else { [rest, first] };
     let fits = first.checked_mul(rest) == Some(count);
     let made = view.tensor.reshape(&wanted);
+    if first > 1 << 40 {
+        // Not a size: one to be inferred, or beyond any memory even beside a zero. Any answer but a panic.
+        return None;
+    }
     assert_eq!(made.is_ok(), fits, "{wanted:?} of {:?}: {made:?}", view.tensor);
     // A copy is a storage of its own, of which the model knows nothing.
     let tensor = made.ok().filter(|made| made.shares_storage(&view.tensor))?;
