@@ -105,7 +105,7 @@ pub trait Element: sealed::Sealed + NoUninit + PartialEq + fmt::Debug + Send + S
     fn to_bits(self) -> Self::Bits;
     /// Widened without loss.
     fn widen(self) -> Wide;
-    /// The nearest that the type has, rounded once. Too large is the nearest end of an integer, and infinite as a float.
+    /// The nearest that the type has, rounded once; beyond its range, the nearest end or infinite.
     fn narrow(wide: Wide) -> Self;
 }
 
