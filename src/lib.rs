@@ -9,7 +9,8 @@
 //! | [`policy`] | what to do, as pure functions and data; [`store`]: what is where |
 //! | [`heap`] | `apply(Input) -> Output`, pure and deterministic; [`ledger`]: a fold over its changes |
 //! | `allocator` | the core for programs with threads; `tensor`: arrays that live in its memory, and views of them |
-//! | `device` | the simulated, recorded and host devices; `lab`: replay and the naive twin; `trace`: what is written down |
+//! | `device` | the simulated, recorded, host and CUDA devices; `interop`: for users of cudarc |
+//! | `lab` | replay and the naive twin; `trace`: what is written down; `diagnosis`: why a request failed, and what helps |
 //!
 //! `ARCHITECTURE.md` in the repository has the picture and the rules.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -30,6 +31,8 @@ pub mod allocator;
 pub mod device;
 #[cfg(feature = "std")]
 pub mod diagnosis;
+#[cfg(feature = "cuda")]
+pub mod interop;
 #[cfg(feature = "std")]
 pub mod lab;
 #[cfg(all(feature = "std", not(loom)))]

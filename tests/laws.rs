@@ -69,11 +69,6 @@ fn host() {
     assert_eq!(check_laws(|| Box::new(HostDevice::new())), Ok(()));
 }
 
-#[test]
-fn cuda() {
-    println!("skipped: no device");
-}
-
 /// What is wrong with a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Defect {

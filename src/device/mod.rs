@@ -1,7 +1,8 @@
-//! Device: whoever performs the core's wants: a simulated GPU or the host's memory.
+//! Device: whoever performs the core's wants: a simulated GPU, the host's memory, a real GPU.
 //!
 //! Owns: the contract of a device call ([`contract`]), the laws that hold on every device
-//! ([`laws`]), what calls cost ([`costs`]), and the devices ([`sim`], [`recorded`], [`host`]).
+//! ([`laws`]), what calls cost ([`costs`]), and the devices ([`sim`], [`recorded`], [`host`], and
+//! `cuda`, with that feature).
 //! Asked by the pump and by replay. Never knows: blocks, pools, policies; a device sees segments,
 //! address ranges, pages and fences only.
 //!
@@ -14,6 +15,8 @@
 
 pub mod contract;
 pub mod costs;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod host;
 pub mod host_file;
 pub mod host_memory;

@@ -10,6 +10,8 @@ pub mod fail;
 pub mod formats;
 pub mod free_curve;
 pub mod fuzzing;
+#[cfg(feature = "cuda")]
+pub mod gpu_check;
 pub mod moment;
 pub mod progress;
 pub mod session;

@@ -115,6 +115,8 @@ fn name_of(word: &str) -> String {
 /// Names and bytes of the global variables in PTX.
 pub fn globals(ptx: &str) -> Vec<(String, u64)> {
     let lines = ptx.split(';').filter_map(|statement| statement.rsplit_once(".global"));
+    // `ld.global` is an instruction.
+    let lines = lines.filter(|(before, _)| before.chars().last().is_none_or(char::is_whitespace));
     lines.filter_map(|(_, rest)| global(rest)).collect()
 }
 
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn global_variables_have_sizes() {
-        let ptx = ".visible .global .align 4 .b8 table[16];\n.global .u32 count = 7;\n.reg .f32 x;";
+        let ptx = ".visible .global .align 4 .b8 table[16];\n.global .u32 count = 7;\n.reg .f32 x;\nld.global.u8 \t%rd75, [%rd74+1];";
         assert_eq!(globals(ptx), [("table".into(), 16), ("count".into(), 4)]);
     }
 }
