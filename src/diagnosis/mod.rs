@@ -2,3 +2,11 @@
 //!
 //! Owns the verdicts and the searches that replay a recording many times. Asked by the tools. Never claims what
 //! was not replayed, and never knows a file format or a terminal.
+
+pub mod figures;
+pub mod message;
+mod message_pytorch;
+mod message_runtimes;
+mod message_xla;
+pub mod verdict;
+pub mod verdict_message;
