@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn sizes_read_as_messages_print_them() {
         for (text, bytes, slack) in [
-            ("7.31 GiB", 7_849_052_734, 5_368_710),
+            ("7.31 GiB", 7_849_052_733, 5_368_710),
             (" 20.00 MiB.", 20 << 20, 5243),
             ("0 bytes;", 0, 0),
             ("1,693,802,496 bytes", 1_693_802_496, 0),

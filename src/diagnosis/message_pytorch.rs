@@ -157,6 +157,7 @@ pub(super) fn on_driver_pools(message: &str) -> Judgement {
         limit: row("PyTorch limit"),
         device: behind(message, "llocation on device ")
             .and_then(|rest| rest.split(' ').next()?.parse().ok()),
+        unallocated: Some(Size::exact(0)),
         is_client_size: true,
         ..Figures::default()
     };
@@ -250,10 +251,11 @@ pub(super) fn host(message: &str) -> Judgement {
 pub(super) fn driver_log(message: &str, lines: usize) -> Judgement {
     let mut judgement = Judgement::default();
     let exact = |anchor: &str| behind(message, anchor).and_then(figure);
+    let plain = |text: &str| size_at(text, true).map(|(size, _)| size);
     let wanted = exact("while trying to allocate ");
     let (free, total) = (
-        between(message, "(free:", ",").and_then(figure),
-        between(message, "total:", ")").and_then(figure),
+        between(message, "(free:", ",").and_then(plain),
+        between(message, "total:", ")").and_then(plain),
     );
     judgement.evidence = [
         ("requested_bytes", wanted, "asked of the driver"),

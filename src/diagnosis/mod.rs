@@ -8,5 +8,7 @@ pub mod message;
 mod message_pytorch;
 mod message_runtimes;
 mod message_xla;
+pub mod pinning;
+mod pinning_cover;
 pub mod verdict;
 pub mod verdict_message;

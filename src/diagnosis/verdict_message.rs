@@ -96,7 +96,7 @@ fn settle_processes(figures: &mut Figures, judgement: &mut Judgement) {
 
 /// No line says which process is this one: a container hides its own number from it.
 fn find_this_process(figures: &mut Figures, judgement: &mut Judgement) {
-    let Some(own) = own_bytes(figures) else {
+    let Some(own) = own_bytes(figures).or(figures.allocated) else {
         judgement.warn("no line says which of the processes is this one, nor what this one holds");
         figures.processes.clear();
         return;
@@ -118,7 +118,7 @@ fn find_this_process(figures: &mut Figures, judgement: &mut Judgement) {
 
 /// Reserved by the allocator.
 fn own_bytes(figures: &Figures) -> Option<Size> {
-    Some(figures.allocated?.plus(figures.unallocated.unwrap_or_default()))
+    Some(figures.allocated?.plus(figures.unallocated?))
 }
 
 fn others_bytes(figures: &Figures) -> Size {
@@ -196,7 +196,8 @@ impl Judge<'_> {
     /// The figures contradict each other: nothing but the impossible is certain.
     fn inconsistent(&mut self) -> bool {
         let figures = self.figures;
-        let (Some(total), Some(own)) = (figures.total, own_bytes(figures)) else { return false };
+        let own = own_bytes(figures).or(figures.allocated);
+        let (Some(total), Some(own)) = (figures.total, own) else { return false };
         let sum = own.plus(figures.free.unwrap_or_default());
         if figures.allocated.is_some_and(|allocated| allocated.surely_exceeds(total)) {
             let live = figures.allocated.unwrap_or_default().bytes;
@@ -343,7 +344,8 @@ impl Judge<'_> {
     fn cache(&mut self) {
         let (Some(cached), wanted) = (self.figures.unallocated, self.requested) else { return };
         let free = self.figures.free.unwrap_or_default();
-        if cached.plus(free).bytes < wanted.bytes || cached.bytes == 0 {
+        let enough = if free.bytes < wanted.bytes { cached.plus(free) } else { cached };
+        if enough.bytes < wanted.bytes || cached.bytes == 0 {
             return;
         }
         if cached.is_near(wanted) || cached.plus(free).is_near(wanted) {
@@ -382,11 +384,11 @@ impl Judge<'_> {
 
     fn capacity(&mut self) {
         let figures = self.figures;
-        let (Some(free), Some(allocated)) = (figures.free, figures.allocated) else {
+        let known = (figures.free, figures.allocated, figures.unallocated);
+        let (Some(free), Some(allocated), Some(cached)) = known else {
             self.judgement.warn("too few figures for a verdict");
             return;
         };
-        let cached = figures.unallocated.unwrap_or_default();
         let short = self.requested.minus(free.plus(cached)).bytes;
         let sentence = format!(
             "{} are live, which leaves {} for {}: {} short, however the blocks are arranged",
