@@ -3,6 +3,10 @@
 //! Owns the verdicts and the searches that replay a recording many times. Asked by the tools. Never claims what
 //! was not replayed, and never knows a file format or a terminal.
 
+pub mod explain;
+pub mod explain_calm;
+pub mod explain_owners;
+pub mod explain_scene;
 pub mod figures;
 pub mod message;
 mod message_pytorch;
@@ -10,5 +14,8 @@ mod message_runtimes;
 mod message_xla;
 pub mod pinning;
 mod pinning_cover;
+pub mod proof;
 pub mod verdict;
 pub mod verdict_message;
+pub mod verdict_report;
+pub mod verdict_residue;
