@@ -29,8 +29,8 @@ pub struct Explanation {
     pub pinned_by: Vec<Owner>,
     /// Whose the live memory is, the largest first.
     pub owners: Vec<Owner>,
-    /// Events behind the failing one: what a proof covers beyond it.
-    pub events_after: u32,
+    /// Requests behind the failing one: what a proof covers beyond it.
+    pub requests_after: u32,
     /// The largest segment that stood there.
     pub largest_segment: u64,
     /// The largest sum of live client sizes in the whole recording.
@@ -46,9 +46,10 @@ impl Explanation {
 
     /// Whether settings are worth a try: a request failed, or the cache is thrown away.
     #[must_use]
-    pub fn wants_proofs(&self) -> bool {
+    pub fn wants_proofs(&self, subject: &Subject<'_>) -> bool {
         let class = self.judgement.class();
-        class == Class::Thrash || (self.scene.failure.is_some() && class != Class::ImpossibleSize)
+        (class == Class::Thrash && subject.capacity().is_some())
+            || (self.scene.failure.is_some() && class != Class::ImpossibleSize)
     }
 }
 
@@ -62,14 +63,14 @@ pub fn explain(subject: &Subject<'_>, progress: Progress<'_>) -> Result<Explanat
     let live = scene.view.segments.iter().flat_map(|segment| &segment.blocks);
     let live = live.filter(|block| block.state == BlockState::Allocated);
     let owners = registry.group(live.map(|block| (block.ticket, block.bytes, block.requested)));
-    let events_after = subject.events().saturating_sub(scene.events);
+    let requests_after = requests_after(subject, scene.events);
     let largest = scene.view.segments.iter().map(|segment| segment.bytes).max().unwrap_or(0);
     let mut explanation = Explanation {
         judgement: Judgement::default(),
         pinning: None,
         pinned_by: Vec::new(),
         owners,
-        events_after,
+        requests_after,
         largest_segment: largest.max(scene.peak_reserved.min(1 << 41)),
         live_peak: live_peak(subject.trace, &scene.warm),
         scene,
@@ -80,6 +81,15 @@ pub fn explain(subject: &Subject<'_>, progress: Progress<'_>) -> Result<Explanat
         explanation.judgement = calm::judge(subject, &explanation);
     }
     Ok(explanation)
+}
+
+fn requests_after(subject: &Subject<'_>, done: u32) -> u32 {
+    let (mut event, mut after) = (0, 0);
+    for entry in &subject.trace.events {
+        after += u32::from(event >= done && matches!(entry.kind, Kind::Alloc | Kind::Oom));
+        event += u32::from(entry.kind.counts());
+    }
+    after
 }
 
 fn failed(subject: &Subject<'_>, explanation: &mut Explanation, registry: &Registry<'_>) {

@@ -4,16 +4,18 @@
 //! of its live bytes; which of the two is said.
 
 use super::explain::{Explanation, quiet};
-use super::explain_scene::Subject;
+use super::explain_scene::{Mark, Subject};
 use super::verdict::{Class, Figure, Finding, Judgement};
 use super::verdict_residue as residue;
-use crate::trace::{DeviceTrace, Kind, NO_ALLOCATION};
+use crate::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording};
 use crate::vocab::Human;
 
 /// Flushes of the whole cache in one step from which a run is said to thrash.
 const FLUSHES_A_STEP: f64 = 1.0;
 /// Step ends that must rise without a break before growth is called a leak.
 const RISES: usize = 4;
+/// Markers with a residue that are listed each; of more only the last is.
+const RESIDUES: usize = 3;
 /// Growth below this is no finding.
 const GROWTH_SAID: u64 = 1 << 20;
 
@@ -28,7 +30,7 @@ pub struct Steps {
 
 pub(super) fn judge(subject: &Subject<'_>, explanation: &Explanation) -> Judgement {
     let scene = &explanation.scene;
-    let steps = steps(subject.trace);
+    let steps = steps(subject.recording, subject.trace);
     let mut judgement = verdict(subject, explanation, steps);
     let by = if steps.marked { "by the markers" } else { "by the rises and falls of live bytes" };
     let note = if steps.marked { "steps, by the markers" } else { "steps, by rises of live bytes" };
@@ -53,7 +55,12 @@ pub(super) fn judge(subject: &Subject<'_>, explanation: &Explanation) -> Judgeme
     if judgement.class() == Class::Thrash {
         judgement.warn(format!("steps are counted {by}: {}", steps.count));
     }
-    for (mark, said) in residue::judge(&scene.marks) {
+    let main = main_phase(subject.recording, subject.trace);
+    let of_main: Vec<Mark> =
+        scene.marks.iter().filter(|mark| Some(phase(&mark.name)) == main).cloned().collect();
+    let said = residue::judge(&of_main);
+    let skipped = if said.len() > RESIDUES { said.len() - 1 } else { 0 };
+    for (mark, said) in said.into_iter().skip(skipped) {
         judgement.warn(format!("at {:?}: {said}", mark.name));
     }
     judgement
@@ -86,6 +93,8 @@ fn verdict(subject: &Subject<'_>, explanation: &Explanation, steps: Steps) -> Ju
     }
     let of = match subject.capacity() {
         Some(capacity) => format!("on a device of {}", Human(capacity)),
+        None if subject.is_recorded() => "in the recording".to_string(),
+        None if subject.is_recorded() => "in the recording".to_string(),
         None => "on a device without end (--capacity gives it one)".to_string(),
     };
     let sentence =
@@ -101,10 +110,12 @@ fn verdict(subject: &Subject<'_>, explanation: &Explanation, steps: Steps) -> Ju
     judgement
 }
 
-/// The steps of a recording: its markers, else how often live bytes fall low and rise high again.
+/// The steps of a recording: the markers of its main phase, else how often live bytes fall low and
+/// rise high again.
 #[must_use]
-pub fn steps(trace: &DeviceTrace) -> Steps {
-    let markers = trace.events.iter().filter(|event| event.kind == Kind::Marker).count();
+pub fn steps(recording: &Recording, trace: &DeviceTrace) -> Steps {
+    let phase = main_phase(recording, trace);
+    let markers = phase_markers(recording, trace, phase).count();
     if markers > 1 {
         return Steps { count: u32::try_from(markers).unwrap_or(u32::MAX), marked: true };
     }
@@ -119,6 +130,40 @@ pub fn steps(trace: &DeviceTrace) -> Steps {
         }
     });
     Steps { count: count.max(1), marked: false }
+}
+
+/// A marker's text without its number: `step 12` is of phase `step`.
+#[must_use]
+pub fn phase(text: &str) -> &str {
+    text.trim_end_matches(|c: char| c.is_ascii_digit() || c == ' ' || c == ':' || c == '#')
+}
+
+/// The phase that steps are counted by: `step` where there is one, else the one named most often.
+fn main_phase<'a>(recording: &'a Recording, trace: &DeviceTrace) -> Option<&'a str> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for event in trace.events.iter().filter(|event| event.kind == Kind::Marker) {
+        let Some(text) = recording.markers.get(event.stack.0 as usize) else { continue };
+        let phase = phase(text);
+        match counts.iter_mut().find(|(name, _)| *name == phase) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((phase, 1)),
+        }
+    }
+    let step = counts.iter().find(|(name, count)| *count > 1 && name.eq_ignore_ascii_case("step"));
+    step.or_else(|| counts.iter().rev().max_by_key(|(_, count)| *count)).map(|(name, _)| *name)
+}
+
+/// Entries that are markers of this phase.
+fn phase_markers<'a>(
+    recording: &'a Recording,
+    trace: &'a DeviceTrace,
+    of: Option<&'a str>,
+) -> impl Iterator<Item = usize> + 'a {
+    let is_of = move |event: &Event| {
+        let text = recording.markers.get(event.stack.0 as usize);
+        event.kind == Kind::Marker && text.is_some_and(|text| Some(phase(text)) == of)
+    };
+    trace.events.iter().enumerate().filter(move |(_, event)| is_of(event)).map(|(index, _)| index)
 }
 
 /// Walks along the live bytes of the recording itself; gives the peak.
@@ -146,14 +191,15 @@ fn walk(trace: &DeviceTrace, mut see: impl FnMut(usize, u64)) -> u64 {
 /// optimizer states appear). `until`: only events before this one.
 #[must_use]
 pub fn growth(subject: &Subject<'_>, until: Option<u32>) -> Option<Finding> {
+    let (recording, trace) = (subject.recording, subject.trace);
+    let mut places = phase_markers(recording, trace, main_phase(recording, trace)).peekable();
     let mut ends = Vec::new();
     let mut event = 0;
-    walk(subject.trace, |index, live| {
-        let kind = subject.trace.events[index].kind;
-        if kind == Kind::Marker && until.is_none_or(|until| event <= until) {
+    walk(trace, |index, live| {
+        if places.next_if_eq(&index).is_some() && until.is_none_or(|until| event <= until) {
             ends.push(live);
         }
-        event += u32::from(kind.counts());
+        event += u32::from(trace.events[index].kind.counts());
     });
     let settled = ends.get(2..)?;
     let steps: Vec<u64> =

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::explain_scene::{Scene, Subject};
-use crate::trace::{Event, Kind, StackId};
+use crate::trace::{Event, Frame, Interner, Kind, StackId};
 use crate::vocab::{Human, Ticket};
 
 /// Workspaces that a BLAS handle takes: 8 MiB, and 8 MiB and 128 KiB on newer devices.
@@ -70,7 +70,7 @@ impl<'a> Registry<'a> {
             let birth = self.births.get(&ticket.0);
             let stack = birth.map(|birth| birth.1).or_else(|| self.before.get(&ticket.0).copied());
             let stack = stack.unwrap_or_default();
-            let name = self.subject.recording.stacks.label(stack);
+            let name = name(&self.subject.recording.stacks, stack);
             let size = if name.is_empty() { requested } else { 0 };
             let age = birth.map(|birth| self.now.saturating_sub(birth.0));
             let owner = groups.entry((stack, size)).or_insert_with(|| Owner {
@@ -101,6 +101,24 @@ impl<'a> Registry<'a> {
         owners.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
         owners
     }
+}
+
+/// The tag, else the innermost frame of the program's own Python, else what the recording calls it.
+fn name(stacks: &Interner, id: StackId) -> String {
+    let Some(stack) = stacks.stacks.get(id.0 as usize) else { return String::new() };
+    if stack.tag.is_empty() {
+        let frames = stack.frames.iter().filter_map(|&frame| stacks.frames.get(frame as usize));
+        let own = |frame: &&Frame| {
+            frame.file.ends_with(".py")
+                && !frame.file.contains("site-packages/")
+                && !frame.file.contains("dist-packages/")
+                && !frame.file.starts_with("torch/")
+        };
+        if let Some(frame) = frames.into_iter().find(own) {
+            return format!("{} ({}:{})", frame.name, frame.file, frame.line);
+        }
+    }
+    stacks.label(id)
 }
 
 /// Stacks that differ only further out have one name.

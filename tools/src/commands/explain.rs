@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use blockyard::diagnosis::explain::{self, Explanation};
-use blockyard::diagnosis::explain_scene::Subject;
+use blockyard::diagnosis::explain_scene::{Effort, Subject};
 use blockyard::diagnosis::message::{self, Reading};
 use blockyard::diagnosis::proof::{self, Proof};
 use blockyard::lab::ReplayError;
@@ -24,6 +24,8 @@ pub(super) struct Explained<'a> {
     pub subject: Subject<'a>,
     pub effective: &'a Effective,
     pub explanation: Explanation,
+    /// Driver calls until the failure under the settings in force, on the device model if it fails there.
+    pub effort_before: Effort,
     /// Ranked; empty if none was asked for or nothing failed.
     pub proofs: Vec<Proof>,
     /// The same settings do not fail on the device model: proofs would say nothing.
@@ -113,8 +115,10 @@ fn recorded<'a>(
     bar.finish_and_clear();
     let broken = |error: ReplayError| Fail::BadInput(format!("{name}: {error}"));
     let explanation = explanation.map_err(broken)?;
+    let effort_before = explanation.scene.effort;
     let mut explained = Explained {
         name,
+        effort_before,
         subject,
         effective,
         explanation,
@@ -122,7 +126,7 @@ fn recorded<'a>(
         served_by_model: false,
         conclusion: String::new(),
     };
-    if !arguments.no_fixes && explained.explanation.wants_proofs() {
+    if !arguments.no_fixes && explained.explanation.wants_proofs(&explained.subject) {
         prove(&mut explained, arguments.common.quiet);
     }
     Ok(explained)
@@ -145,8 +149,11 @@ fn prove(explained: &mut Explained<'_>, quiet: bool) {
             each.map(|candidate| proof::prove(subject, candidate, there, &advance)).collect()
         },
     );
-    explained.served_by_model =
-        explanation.scene.failure.is_some() && base.is_ok_and(|base| base.failed_at.is_none());
+    let failed = explanation.scene.failure.is_some();
+    explained.served_by_model = failed && base.as_ref().is_ok_and(|base| base.failed_at.is_none());
+    if let Ok(base) = base {
+        explained.effort_before = if failed { base.effort_there } else { base.effort };
+    }
     if !proofs.iter().any(Proof::completes) {
         bar.set_message("measure the need");
         let frugal: Vec<&mut Proof> =

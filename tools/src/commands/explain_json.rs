@@ -34,7 +34,7 @@ pub(super) fn recorded(explained: &Explained<'_>) -> Value {
         "line": failure.map(|failure| failure.line).filter(|&line| line > 0),
         "id": explanation.scene.failed_id,
         "events": recording.event_count(),
-        "events_after": explanation.events_after,
+        "requests_after": explanation.requests_after,
         "pinning": explanation.pinned_by.iter().map(owner).collect::<Vec<_>>(),
         "pinning_place": explanation.pinning.as_ref().map(|pinning| json!({
             "kind": match pinning.place { Place::Run { .. } => "run", Place::Returned { .. } => "returned" },
@@ -93,7 +93,7 @@ fn owner(owner: &Owner) -> Value {
 
 fn fix(explained: &Explained<'_>, proof: &Proof) -> Value {
     let there = explained.explanation.failed_at();
-    let before = explained.explanation.scene.effort;
+    let before = explained.effort_before;
     let outcome = proof.outcome.as_ref().ok();
     let extra = outcome.map(|outcome| outcome.effort_there.calls() as i64 - before.calls() as i64);
     json!({

@@ -109,17 +109,20 @@ fn pins(page: &mut String, pinning: &Pinning, owners_of: &[Owner]) {
         1 => "1 live block".to_string(),
         several => format!("{} live blocks", count(several as u64)),
     };
+    let several = pinning.pins.len() > 1;
     let held = Human(pinning.bytes());
+    let (they, stand, hold) =
+        if several { ("they", "stand", "hold") } else { ("it", "stands", "holds") };
     let text = match &pinning.place {
         Place::Run { segment, bytes, .. } => format!(
-            "{blocks} with {held} stand in one run of {} in the segment at {segment:#x}: were they elsewhere, the \
-             request would have fitted there{}",
+            "{blocks} with {held} {stand} in one run of {} in the segment at {segment:#x}: had {they} been elsewhere, \
+             the request would have fitted there{}",
             Human(*bytes),
             smallest(pinning)
         ),
         Place::Returned { bases, bytes } => format!(
-            "{blocks} with {held} hold {} with {}: were they elsewhere, those would have gone back to the driver \
-             and made room{}",
+            "{blocks} with {held} {hold} {} with {}: had {they} been elsewhere, that would have gone back to the \
+             driver and made room{}",
             segments(bases),
             Human(*bytes),
             smallest(pinning)
@@ -137,7 +140,7 @@ const fn smallest(pinning: &Pinning) -> &'static str {
 fn segments(bases: &[u64]) -> String {
     match bases {
         [base] => format!("the segment at {base:#x}"),
-        _ => format!("{} segments, the first at {:#x},", bases.len(), bases.first().unwrap_or(&0)),
+        _ => format!("{} segments (the first at {:#x})", bases.len(), bases.first().unwrap_or(&0)),
     }
 }
 
@@ -192,10 +195,10 @@ fn fixes(page: &mut String, explained: &Explained<'_>) {
     page.push_str("\nwhat to do\n");
     if !explained.conclusion.is_empty() {
         page.push_str(&wrapped("  ", &format!("{}.", explained.conclusion)));
-        page.push_str(&wrapped("  ", &format!("tried: {}", tried(&explained.proofs))));
+        page.push_str(&wrapped("  ", &format!("tried: {}", tried(explained.proofs.iter()))));
         return;
     }
-    let scope = match (explanation.failed_at(), explanation.events_after) {
+    let scope = match (explanation.failed_at(), explanation.requests_after) {
         (None, _) => "each was replayed through the whole recording".to_string(),
         (Some(_), 0) => {
             "each was replayed; the recording ends at the failing request, so no more than that \
@@ -214,22 +217,38 @@ fn fixes(page: &mut String, explained: &Explained<'_>) {
     for proof in best.iter().take(FIXES) {
         page.push_str(&wrapped("  ", &format!("- {}", sentence(explained, proof))));
     }
-    let failed: Vec<Proof> =
-        explained.proofs.iter().filter(|proof| !proof.completes()).cloned().collect();
+    let failed = tried(explained.proofs.iter().filter(|proof| !proof.completes()));
     if !failed.is_empty() {
-        page.push_str(&wrapped("  ", &format!("not enough: {}", tried(&failed))));
+        page.push_str(&wrapped("  ", &format!("not enough: {failed}")));
     }
 }
 
-fn tried(proofs: &[Proof]) -> String {
-    let names: Vec<&str> = proofs.iter().map(|proof| proof.candidate.settings.as_str()).collect();
-    names.join(", ")
+/// Settings by family: `max_split_size_mb (20, 64), expandable_segments:True`.
+fn tried<'a>(proofs: impl Iterator<Item = &'a Proof>) -> String {
+    let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
+    for proof in proofs {
+        let settings = proof.candidate.settings.as_str();
+        match families.iter_mut().find(|(family, _)| *family == proof.candidate.family) {
+            Some((_, values)) => values.push(settings),
+            None => families.push((proof.candidate.family, vec![settings])),
+        }
+    }
+    let said = families.into_iter().map(|(family, settings)| match &settings[..] {
+        [alone] => (*alone).to_string(),
+        several => {
+            let value = |text: &&str| text.rsplit(':').next().unwrap_or_default().to_string();
+            let mut values: Vec<String> = several.iter().map(value).collect();
+            values.sort_by_key(|value| (value.len(), value.clone()));
+            format!("{family} ({})", values.join(", "))
+        }
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 fn sentence(explained: &Explained<'_>, proof: &Proof) -> String {
     let Ok(outcome) = &proof.outcome else { return String::new() };
     let explanation = &explained.explanation;
-    let before = explanation.scene.effort.calls() as i64;
+    let before = explained.effort_before.calls() as i64;
     let extra = outcome.effort_there.calls() as i64 - before;
     let with = match proof.candidate.allocator {
         Allocator::Same => format!("with {}", proof.candidate.text),
@@ -244,15 +263,13 @@ fn sentence(explained: &Explained<'_>, proof: &Proof) -> String {
             count(explanation.scene.effort.flushes)
         )
     };
-    let others: Vec<&str> = explained
-        .proofs
-        .iter()
-        .filter(|other| other.completes() && other.candidate.family == proof.candidate.family)
-        .map(|other| other.candidate.settings.as_str())
-        .filter(|&settings| settings != proof.candidate.settings)
-        .collect();
-    let also =
-        if others.is_empty() { String::new() } else { format!(" (so do {})", others.join(", ")) };
+    let others = explained.proofs.iter().filter(|other| {
+        other.completes()
+            && other.candidate.family == proof.candidate.family
+            && other.candidate.settings != proof.candidate.settings
+    });
+    let others = tried(others);
+    let also = if others.is_empty() { String::new() } else { format!(" (also {others})") };
     format!("{with}: {what}; peak {}; {extra:+} driver calls{also}", Human(outcome.peak_reserved))
 }
 
