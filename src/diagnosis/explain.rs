@@ -44,6 +44,12 @@ impl Explanation {
         self.scene.failure.as_ref().map(|failure| failure.event)
     }
 
+    /// Where thrash is what is wrong: the flushes that a setting must stay below.
+    #[must_use]
+    pub fn flushes_to_beat(&self) -> Option<u64> {
+        (self.judgement.class() == Class::Thrash).then_some(self.scene.effort.flushes)
+    }
+
     /// Whether settings are worth a try: a request failed, or the cache is thrown away.
     #[must_use]
     pub fn wants_proofs(&self, subject: &Subject<'_>) -> bool {
@@ -162,8 +168,12 @@ fn warn_of_the_recording(subject: &Subject<'_>, explanation: &mut Explanation) {
 /// What the proofs came to, in words; the findings stay as they are.
 #[must_use]
 pub fn conclusion(subject: &Subject<'_>, explanation: &Explanation, proofs: &[Proof]) -> String {
-    if proofs.iter().any(Proof::completes) {
+    let flushes = explanation.flushes_to_beat();
+    if proofs.iter().any(|proof| proof.helps(flushes)) {
         return String::new();
+    }
+    if flushes.is_some() {
+        return "no setting that was tried gives the cache back less often".to_string();
     }
     let capacity = subject.capacity().unwrap_or(u64::MAX);
     let at_failure = explanation.scene.failure.as_ref().map_or(0, |failure| {

@@ -210,8 +210,8 @@ pub fn growth(subject: &Subject<'_>, until: Option<u32>) -> Option<Finding> {
         return None;
     }
     let sentence = format!(
-        "live memory grows at every one of {} markers, by {} to {} each, {} in all: something is kept that is not \
-         needed any more",
+        "live memory grows at every one of {} markers, by {} to {} each, {} in all: a leak, or a cache \
+         without end",
         steps.len(),
         Human(least),
         Human(most),

@@ -253,7 +253,10 @@ fn head_before(lower: &str, place: usize, head: &str) -> usize {
     while !lower.is_char_boundary(from) {
         from -= 1;
     }
-    lower[from..place].rfind(head).map_or(place, |offset| from + offset)
+    let start = lower[from..place].rfind(head).map_or(place, |offset| from + offset);
+    let before = lower[..start].trim_end();
+    let word = ["cuda", "hip", "xpu", "npu"].iter().find(|word| before.ends_with(**word));
+    word.map_or(start, |word| before.len() - word.len())
 }
 
 /// A pasted log as one line of words: without colours, rank prefixes, quoting marks and line ends.
@@ -327,7 +330,7 @@ mod tests {
         let reading = explain(text).unwrap();
         assert_eq!((reading.dialect, reading.messages), (Dialect::PyTorch, 2));
         assert_eq!(reading.judgement.class().name(), "impossible-size");
-        assert!(reading.quote.starts_with("out of memory. Tried to allocate 99.00 GiB"));
+        assert!(reading.quote.starts_with("CUDA out of memory. Tried to allocate 99.00 GiB"));
         assert!(reading.judgement.warnings.iter().any(|w| w.contains("2 messages")));
     }
 

@@ -52,6 +52,12 @@ impl Proof {
         matches!(self.outcome, Ok(Outcome { failed_at: None, .. }))
     }
 
+    /// It completes, and with fewer flushes than `flushes`, if that is what is wrong.
+    #[must_use]
+    pub fn helps(&self, flushes: Option<u64>) -> bool {
+        self.completes() && flushes.is_none_or(|flushes| self.effort().flushes < flushes)
+    }
+
     /// The request that failed was served; later ones may have failed.
     #[must_use]
     pub fn serves(&self, event: u32) -> bool {
@@ -215,11 +221,12 @@ pub fn rank(proofs: &mut [Proof]) {
     });
 }
 
-/// The best of each family, in their order, of those that complete.
+/// The best of each family, in their order, of those that complete; with `flushes`, of those that give
+/// the cache back less often than that.
 #[must_use]
-pub fn best(proofs: &[Proof]) -> Vec<&Proof> {
+pub fn best(proofs: &[Proof], flushes: Option<u64>) -> Vec<&Proof> {
     let mut best: Vec<&Proof> = Vec::new();
-    for proof in proofs.iter().filter(|proof| proof.completes()) {
+    for proof in proofs.iter().filter(|proof| proof.helps(flushes)) {
         let family = proof.candidate.family;
         if !best.iter().any(|other| other.candidate.family == family) {
             best.push(proof);

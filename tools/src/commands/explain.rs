@@ -34,6 +34,13 @@ pub(super) struct Explained<'a> {
     pub conclusion: String,
 }
 
+impl Explained<'_> {
+    /// The policy in force is PyTorch's: settings can be pasted.
+    pub(super) fn is_pytorch(&self) -> bool {
+        self.effective.policy.name.starts_with("pytorch")
+    }
+}
+
 pub(super) fn run(arguments: &Explain) -> Result<(), Fail> {
     let (name, bytes) = formats::load(&arguments.file)?;
     let recording = match formats::read_bytes(&name, &bytes) {
@@ -115,6 +122,10 @@ fn recorded<'a>(
     bar.finish_and_clear();
     let broken = |error: ReplayError| Fail::BadInput(format!("{name}: {error}"));
     let explanation = explanation.map_err(broken)?;
+    let mut explanation = explanation;
+    for warning in &effective.clone().for_device(subject.capacity()).warnings {
+        explanation.judgement.warn(format!("{}: {}", warning.key, warning.text));
+    }
     let effort_before = explanation.scene.effort;
     let mut explained = Explained {
         name,

@@ -213,13 +213,21 @@ fn fixes(page: &mut String, explained: &Explained<'_>) {
         }
     };
     page.push_str(&wrapped("  ", &format!("{scope}:")));
-    let best = proof::best(&explained.proofs);
+    let flushes = explanation.flushes_to_beat();
+    let best = proof::best(&explained.proofs, flushes);
     for proof in best.iter().take(FIXES) {
         page.push_str(&wrapped("  ", &format!("- {}", sentence(explained, proof))));
     }
-    let failed = tried(explained.proofs.iter().filter(|proof| !proof.completes()));
+    let paste = best.iter().find(|proof| proof.candidate.allocator == Allocator::Same);
+    if let Some(proof) = paste.filter(|_| explained.is_pytorch()) {
+        let _ = writeln!(page, "  PYTORCH_CUDA_ALLOC_CONF={}", proof.candidate.text);
+    }
+    let failed = tried(explained.proofs.iter().filter(|proof| !proof.helps(flushes)));
     if !failed.is_empty() {
-        page.push_str(&wrapped("  ", &format!("not enough: {failed}")));
+        page.push_str(&wrapped(
+            "  ",
+            &format!("{}: {failed}", if flushes.is_some() { "no better" } else { "not enough" }),
+        ));
     }
 }
 
@@ -264,7 +272,7 @@ fn sentence(explained: &Explained<'_>, proof: &Proof) -> String {
         )
     };
     let others = explained.proofs.iter().filter(|other| {
-        other.completes()
+        other.helps(explanation.flushes_to_beat())
             && other.candidate.family == proof.candidate.family
             && other.candidate.settings != proof.candidate.settings
     });
