@@ -46,7 +46,10 @@ impl Subject<'_> {
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         let addressed = |event: &Event| event.kind == Kind::Alloc && event.address != 0;
-        !self.simulated && self.trace.events.iter().any(addressed)
+        let grows = |event: &Event| matches!(event.kind, Kind::SegmentAlloc | Kind::SegmentMap);
+        let events = &self.trace.events;
+        let has_driver = !self.trace.segments.is_empty() || events.iter().any(grows);
+        !self.simulated && has_driver && events.iter().any(addressed)
     }
 
     /// Events that count.

@@ -127,7 +127,7 @@ fn value(number: &str, scale: u64) -> Option<Size> {
     let number: String = if grouped(number) { number.replace(',', "") } else { number.to_string() };
     let Some((_, fraction)) = number.split_once('.') else {
         let whole: u64 = number.parse().ok()?;
-        let bytes = whole.checked_mul(scale).unwrap_or(u64::MAX);
+        let bytes = whole.saturating_mul(scale);
         return Some(Size { bytes, slack: if scale == 1 { 0 } else { scale / 2 } });
     };
     let value: f64 = number.parse().ok()?;
