@@ -207,7 +207,7 @@ fn fixes(page: &mut String, explained: &Explained<'_>) {
         }
         (Some(_), more) => {
             format!(
-                "each was replayed to the end of the recording, {} events further",
+                "each was replayed to the end of the recording, {} requests further",
                 count(more.into())
             )
         }
