@@ -104,8 +104,8 @@ fn failed(subject: &Subject<'_>, explanation: &mut Explanation, registry: &Regis
     explanation.judgement = report::judge(report);
     let class = explanation.judgement.class();
     if !matches!(class, Class::Capacity | Class::ImpossibleSize) {
-        let giving = &explanation.scene.giving;
-        explanation.pinning = smallest(&explanation.scene.view, report, |p| giving.contains(&p))
+        let (view, giving) = (&explanation.scene.view, &explanation.scene.giving);
+        explanation.pinning = smallest(view, report, subject.policy, |p| giving.contains(&p))
             .filter(|pinning| !pinning.pins.is_empty());
     }
     if let Some(pinning) = &explanation.pinning {

@@ -6,6 +6,7 @@
 //! `explain`. Never knows who owns a block.
 
 use super::pinning_cover::{Item, cheapest};
+use crate::policy::{Policy, grow};
 use crate::vocab::{BlockState, BlockView, HeapView, PoolId, Report, SegmentView, Ticket};
 
 /// One live block that is in the way.
@@ -61,21 +62,21 @@ impl Pinning {
     }
 }
 
-/// The smallest set of live blocks whose moving would have served the request. `gives` says which
-/// pools return memory to the driver. Nothing where no set of blocks would.
+/// The smallest set of live blocks whose moving would have served the request under `policy`. `gives`
+/// says which pools return memory to the driver. Nothing where no set of blocks would.
 #[must_use]
 pub fn smallest(
     view: &HeapView,
     report: &Report,
+    policy: &Policy,
     gives: impl Fn(PoolId) -> bool,
 ) -> Option<Pinning> {
     let own = view.segments.iter().filter(|segment| {
         (segment.pool, segment.class, segment.stream) == (report.pool, report.class, report.stream)
     });
-    let room = report.room_bytes().unwrap_or(u64::MAX);
-    let runs = own.filter_map(|segment| run(segment, report.rounded_bytes, room));
+    let runs = own.filter_map(|segment| run(segment, report.rounded_bytes));
     let best = runs.min_by_key(Pinning::bytes);
-    let returned = returned(view, report, gives);
+    let returned = returned(view, report, policy, gives);
     match (best, returned) {
         (Some(run), Some(returned)) if returned.bytes() < run.bytes() => Some(returned),
         (run, returned) => run.or(returned),
@@ -95,26 +96,25 @@ const fn pin(block: &BlockView) -> Pin {
     }
 }
 
-/// The run with the fewest live bytes. What is not mapped in it must fit into the device's room.
-fn run(segment: &SegmentView, need: u64, room: u64) -> Option<Pinning> {
+/// The run of mapped neighbours with the fewest live bytes.
+fn run(segment: &SegmentView, need: u64) -> Option<Pinning> {
     let blocks = &segment.blocks;
-    let (mut from, mut bytes, mut live, mut mapped) = (0, 0u64, 0u64, 0u64);
+    let (mut from, mut bytes, mut live) = (0, 0u64, 0u64);
     let mut best: Option<(u64, usize, usize, u64)> = None;
     let live_of = |block: &BlockView| if is_live(block) { block.bytes } else { 0 };
-    let mapped_of =
-        |block: &BlockView| if block.state == BlockState::Unmapped { 0 } else { block.bytes };
     for (to, block) in blocks.iter().enumerate() {
+        if block.state == BlockState::Unmapped {
+            (from, bytes, live) = (to + 1, 0, 0);
+            continue;
+        }
         bytes += block.bytes;
         live += live_of(block);
-        mapped += mapped_of(block);
         while from < to && bytes - blocks[from].bytes >= need {
             bytes -= blocks[from].bytes;
             live -= live_of(&blocks[from]);
-            mapped -= mapped_of(&blocks[from]);
             from += 1;
         }
-        let possible = bytes >= need && need.saturating_sub(mapped) <= room;
-        if possible && best.is_none_or(|(fewest, ..)| live < fewest) {
+        if bytes >= need && best.is_none_or(|(fewest, ..)| live < fewest) {
             best = Some((live, from, to, bytes));
         }
     }
@@ -128,7 +128,12 @@ fn run(segment: &SegmentView, need: u64, room: u64) -> Option<Pinning> {
 }
 
 /// The cheapest set of segments, or of pages, that would have made enough room on the device.
-fn returned(view: &HeapView, report: &Report, gives: impl Fn(PoolId) -> bool) -> Option<Pinning> {
+fn returned(
+    view: &HeapView,
+    report: &Report,
+    policy: &Policy,
+    gives: impl Fn(PoolId) -> bool,
+) -> Option<Pinning> {
     let need = report.driver_bytes.checked_sub(report.room_bytes()?)?;
     if need == 0 {
         return None;
@@ -136,7 +141,7 @@ fn returned(view: &HeapView, report: &Report, gives: impl Fn(PoolId) -> bool) ->
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for segment in view.segments.iter().filter(|segment| gives(segment.pool)) {
         if segment.expandable {
-            clusters(segment, report.page_bytes, &mut candidates);
+            clusters(segment, grow::page_bytes(policy, segment.class), &mut candidates);
         } else {
             candidates.push(Candidate::new(segment.base.0, segment.bytes, &segment.blocks));
         }
@@ -230,11 +235,11 @@ mod tests {
     fn the_window_with_the_fewest_live_bytes_wins() {
         let pieces =
             [(10, true), (30, false), (4, true), (20, false), (1, true), (25, false), (50, true)];
-        let found = run(&segment(&pieces), 45 * MIB, 0).unwrap();
+        let found = run(&segment(&pieces), 45 * MIB).unwrap();
         assert_eq!(found.bytes(), MIB, "20 + 1 + 25 hold 46");
-        let found = run(&segment(&pieces), 50 * MIB, 0).unwrap();
+        let found = run(&segment(&pieces), 50 * MIB).unwrap();
         assert_eq!(found.bytes(), 4 * MIB, "30 + 4 + 20 hold 54");
-        assert_eq!(run(&segment(&pieces), 500 * MIB, 0), None);
+        assert_eq!(run(&segment(&pieces), 500 * MIB), None);
     }
 
     #[test]
@@ -253,7 +258,7 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(run(&segment, need * MIB, 0).unwrap().bytes(), fewest * MIB, "{need}");
+            assert_eq!(run(&segment, need * MIB).unwrap().bytes(), fewest * MIB, "{need}");
         }
     }
 }
