@@ -73,7 +73,7 @@ fn verdict(subject: &Subject<'_>, explanation: &Explanation, steps: Steps) -> Ju
     if flushes > 1 && rate >= FLUSHES_A_STEP {
         let sentence = format!(
             "no request fails, but the whole cache is given back {flushes} times in {} steps ({rate:.1} a step): \
-             {} driver calls, of which each waits for the device",
+             {} driver calls",
             steps.count,
             scene.effort.calls()
         );

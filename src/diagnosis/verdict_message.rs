@@ -421,7 +421,7 @@ impl Judge<'_> {
         }
         if class == Class::Fragmentation && self.figures.hints_expandable {
             self.judgement.advice.push(
-                "to be tried first, for the message says that it is not active: expandable_segments:True".into(),
+                "to be tried first, unless it is on already (the hint of the message does not tell): expandable_segments:True".into(),
             );
         }
     }
