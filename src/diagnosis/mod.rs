@@ -2,3 +2,29 @@
 //!
 //! Owns the verdicts and the searches that replay a recording many times. Asked by the tools. Never claims what
 //! was not replayed, and never knows a file format or a terminal.
+//!
+//! | file | what |
+//! |---|---|
+//! | `verdict` | classes, findings, figures: what every judge gives |
+//! | `explain`, `explain_scene`, `explain_owners`, `explain_calm` | a recording, to the failure or to its end |
+//! | `pinning`, `pinning_cover` | the smallest set of live blocks in the way |
+//! | `proof` | settings worth a try, and their replays |
+//! | `message`, `figures`, `message_*` | pasted messages, read |
+//! | `verdict_message`, `verdict_report`, `verdict_residue` | figures, judged |
+
+pub mod explain;
+pub mod explain_calm;
+pub mod explain_owners;
+pub mod explain_scene;
+pub mod figures;
+pub mod message;
+mod message_pytorch;
+mod message_runtimes;
+mod message_xla;
+pub mod pinning;
+mod pinning_cover;
+pub mod proof;
+pub mod verdict;
+pub mod verdict_message;
+pub mod verdict_report;
+pub mod verdict_residue;

@@ -31,6 +31,8 @@ pub enum Command {
     Summary(Summary),
     /// Draw a chart: memory map, timeline, address-time, histogram, fragmentation, compare, fleet.
     Render(Render),
+    /// Say why a request failed, what pins the memory, and which settings serve it, each proved by replay.
+    Explain(Explain),
     /// Write a recording in another format.
     Convert(Convert),
     /// Show settings: what is in force, against what was asked for, and where each value came from.
@@ -187,6 +189,30 @@ pub struct Render {
     /// Options of the engine.
     #[command(flatten)]
     pub engine: Engine,
+    /// Everywhere.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `blockyard explain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  blockyard explain oom.pickle                    a snapshot that was taken at the out-of-memory
+  blockyard explain train.log                     the last error message in a log, of any framework
+  pbpaste | blockyard explain -                   a message from the clipboard
+  blockyard explain trace.csv --capacity 24GiB --policy pytorch:max_split_size_mb:128
+  blockyard explain oom.pickle --json | jq -r '.fixes[] | select(.completes) | .settings'")]
+pub struct Explain {
+    /// A recording, or a text with an error message in it; `-` is standard input.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Options of the engine; one policy at the most.
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Only the cause: no settings are replayed.
+    #[arg(long)]
+    pub no_fixes: bool,
     /// Everywhere.
     #[command(flatten)]
     pub common: Common,

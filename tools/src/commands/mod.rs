@@ -2,6 +2,9 @@
 
 mod comparisons;
 mod convert;
+mod explain;
+mod explain_json;
+mod explain_text;
 mod pictures;
 mod render;
 mod replay;
@@ -31,6 +34,7 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Summary(arguments) => summary::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
         Command::Completions(arguments) => {
