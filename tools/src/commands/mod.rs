@@ -2,14 +2,20 @@
 
 mod comparisons;
 mod convert;
+mod min_capacity;
+pub(crate) mod min_capacity_args;
 mod pictures;
 mod render;
 mod replay;
 mod replay_json;
 mod replay_text;
 mod settings;
+mod shrink;
+pub(crate) mod shrink_args;
+mod shrink_case;
 mod snapshot;
 mod summary;
+mod tune_crew;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -33,6 +39,8 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Render(arguments) => render::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
+        Command::MinCapacity(arguments) => min_capacity::run(&arguments),
+        Command::Shrink(arguments) => shrink::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);
