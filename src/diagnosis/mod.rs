@@ -10,3 +10,6 @@ pub mod shrink;
 mod shrink_delete;
 mod shrink_merge;
 pub mod shrink_script;
+pub mod search_knobs;
+pub mod search_rows;
+pub mod search_tune;
