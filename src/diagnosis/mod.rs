@@ -6,10 +6,10 @@
 pub mod capacity;
 pub mod pareto;
 pub mod search;
+pub mod search_knobs;
+pub mod search_rows;
+pub mod search_tune;
 pub mod shrink;
 mod shrink_delete;
 mod shrink_merge;
 pub mod shrink_script;
-pub mod search_knobs;
-pub mod search_rows;
-pub mod search_tune;

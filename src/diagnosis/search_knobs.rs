@@ -157,7 +157,8 @@ impl Demand {
     /// What this trace asks for. O(n log n).
     #[must_use]
     pub fn of(trace: &DeviceTrace) -> Self {
-        let asks = trace.events.iter().filter(|event| matches!(event.kind, Kind::Alloc | Kind::Oom));
+        let asks =
+            trace.events.iter().filter(|event| matches!(event.kind, Kind::Alloc | Kind::Oom));
         let mut sizes: Vec<u64> = asks.map(|event| event.bytes).collect();
         sizes.sort_unstable();
         sizes.dedup();
@@ -270,10 +271,14 @@ pub fn near(best: Knobs, tried: &[Knobs]) -> Vec<Knobs> {
         all.extend([halved, doubled].into_iter().filter(|knobs| knobs.divisions > 1));
     }
     if let Some(segment) = best.segment {
-        all.extend([segment * 3 / 4, segment * 3 / 2].map(|mib| Knobs { segment: Some(mib), ..best }));
+        all.extend(
+            [segment * 3 / 4, segment * 3 / 2].map(|mib| Knobs { segment: Some(mib), ..best }),
+        );
     }
     if let Some(percent) = best.collect {
-        all.extend([percent - 5, percent + 5].map(|percent| Knobs { collect: Some(percent), ..best }));
+        all.extend(
+            [percent - 5, percent + 5].map(|percent| Knobs { collect: Some(percent), ..best }),
+        );
     }
     all.retain(|knobs| knobs.is_sensible() && !tried.contains(knobs));
     all

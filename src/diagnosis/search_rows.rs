@@ -86,8 +86,7 @@ pub fn evaluate(
         && evaluated.at.calls() >= rival.bound.calls
     {
         let less = known.saturating_sub((known / plan.fineness.parts).max(plan.fineness.step));
-        if less < job.subject.live_peak
-            || !job.subject.measure(policy, Some(less), None)?.completes
+        if less < job.subject.live_peak || !job.subject.measure(policy, Some(less), None)?.completes
         {
             evaluated.at_least = Some(known);
             return Ok(evaluated);

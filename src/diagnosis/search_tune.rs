@@ -6,10 +6,13 @@
 use std::collections::HashSet;
 
 use super::pareto;
-use super::search::{Bound, Crew};
+use super::search::{Bound, Crew, Subject};
 use super::search_knobs::{Demand, Family, Knobs, near, singles};
 use super::search_rows::{Choice, Evaluated, Job, Plan, Rival, Row, evaluate};
 use crate::lab::ReplayError;
+use crate::policy::Policy;
+use crate::trace::{DeviceTrace, Kind};
+use crate::vocab::StreamId;
 
 /// What is to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +118,14 @@ pub fn tune<C: Crew>(
         archive,
         crew,
         demands,
+        base: base.policies.clone(),
         rows: Vec::new(),
         tried: Vec::new(),
         seen: Vec::new(),
         duplicates: Vec::new(),
     };
     tuner.round(vec![base])?;
+    let one_stream = tuner.one_stream()?;
     let limited = jobs.iter().all(|job| job.capacity.is_some());
     let first = singles(search.family, &tuner.demands, limited);
     tuner.points(first)?;
@@ -131,7 +136,7 @@ pub fn tune<C: Crew>(
         let nearer = near(knobs, &tuner.tried);
         tuner.points(nearer)?;
     }
-    Ok(tuner.finish())
+    Ok(Tuned { one_stream, ..tuner.finish() })
 }
 
 /// Rounds of points near the best.
@@ -143,6 +148,8 @@ struct Tuner<'a, 'j, A, C> {
     archive: &'a A,
     crew: &'a C,
     demands: Vec<Demand>,
+    /// The policies in use, by trace.
+    base: Vec<Policy>,
     rows: Vec<Row>,
     tried: Vec<Knobs>,
     /// Signatures of the rows.
@@ -186,7 +193,7 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
         let rivals = self.rivals();
         let count = self.jobs.len();
         let done = std::sync::atomic::AtomicUsize::new(0);
-        let of = fresh.len() * count;
+        let (before, of) = (self.rows.len() * count, fresh.len() * count);
         let results = self.crew.each(of, &|index| {
             let (choice, job) = (&fresh[index / count], index % count);
             let known = self.archive.recall(&choice.spec, job);
@@ -199,7 +206,7 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
                 }
             };
             let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-            self.crew.progress(done, of, "settings");
+            self.crew.progress(before + done, before + of, "settings");
             found
         });
         let mut results = results.into_iter();
@@ -210,6 +217,34 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
         }
         self.compare_pools();
         Ok(())
+    }
+
+    /// The same requests on one stream under the settings in use, where the traces use more than one.
+    fn one_stream(&self) -> Result<Option<Row>, ReplayError> {
+        let Some((base, _)) = self.rows.split_first() else { return Ok(None) };
+        if !self.jobs.iter().any(|job| uses_streams(job.subject.trace)) {
+            return Ok(None);
+        }
+        let merged: Vec<DeviceTrace> =
+            self.jobs.iter().map(|job| on_one_stream(job.subject.trace)).collect();
+        let jobs: Vec<Job<'_>> = self
+            .jobs
+            .iter()
+            .zip(&merged)
+            .map(|(job, trace)| {
+                let subject = Subject { trace, ..job.subject };
+                Job { subject, ..*job }
+            })
+            .collect();
+        let spec = format!("{} on one stream", base.spec);
+        let each = self.crew.each(jobs.len(), &|index| match self.archive.recall(&spec, index) {
+            Some(known) => Ok(known),
+            None => evaluate(&jobs[index], &self.base[index], self.search.plan, None)
+                .inspect(|found| self.archive.keep(&spec, index, found)),
+        });
+        let each = each.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let choice = Choice { spec, knobs: None, policies: Vec::new() };
+        Ok(Some(Row::of(&choice, &jobs, each)))
     }
 
     /// The best row so far, by trace, for others to be measured against.
@@ -340,6 +375,21 @@ fn matters(from: &Row, saved: u64) -> bool {
         Some(rate) if from.calls() > 0 => rate * saved as f64 / from.calls() as f64 >= 1.0,
         _ => saved * 1000 >= from.allocs,
     }
+}
+
+/// Whether requests come from more than one stream.
+fn uses_streams(trace: &DeviceTrace) -> bool {
+    let mut asks = trace.events.iter().filter(|event| event.kind == Kind::Alloc);
+    let first = asks.next().map(|event| event.stream);
+    asks.any(|event| Some(event.stream) != first)
+}
+
+/// The same requests on one stream.
+fn on_one_stream(trace: &DeviceTrace) -> DeviceTrace {
+    let mut one = trace.clone();
+    one.events.iter_mut().for_each(|event| event.stream = StreamId(0));
+    one.segments.iter_mut().for_each(|segment| segment.stream = StreamId(0));
+    one
 }
 
 /// Smallest device, reserved bytes, driver calls; at the far end what does not complete.

@@ -191,7 +191,8 @@ const ROUND: [u64; 12] = [
 fn round<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
     for piece in best.pieces() {
         let bytes = best.requests[piece as usize].bytes;
-        let near = ROUND.iter().flat_map(|unit| [bytes / unit * unit, bytes.next_multiple_of(*unit)]);
+        let near =
+            ROUND.iter().flat_map(|unit| [bytes / unit * unit, bytes.next_multiple_of(*unit)]);
         let sizes: Vec<u64> = near.filter(|&size| size > 0 && size != bytes).collect();
         let base: &Script = best;
         let steps = base.ops.len();

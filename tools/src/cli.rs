@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::commands::min_capacity_args::MinCapacity;
 use crate::commands::shrink_args::Shrink;
+use crate::commands::tune_args::Tune;
 use crate::moment::When;
 use crate::sizes;
 
@@ -41,6 +42,8 @@ pub enum Command {
     MinCapacity(MinCapacity),
     /// Shrink a trace to the smallest one with the same failure, for a bug report or a test.
     Shrink(Shrink),
+    /// Search the settings that serve recordings best, or say that no change is worth it.
+    Tune(Tune),
     /// Print shell completions.
     Completions(Completions),
     /// Print the manual page.

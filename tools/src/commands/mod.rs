@@ -15,7 +15,13 @@ pub(crate) mod shrink_args;
 mod shrink_case;
 mod snapshot;
 mod summary;
+mod tune;
+pub(crate) mod tune_args;
 mod tune_crew;
+mod tune_json;
+mod tune_state;
+mod tune_text;
+mod tune_words;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,6 +47,7 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Settings(arguments) => settings::run(&arguments),
         Command::MinCapacity(arguments) => min_capacity::run(&arguments),
         Command::Shrink(arguments) => shrink::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);

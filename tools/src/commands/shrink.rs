@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::shrink_args::Shrink;
 use super::tune_crew::Threads;
-use super::{busiest, create, policy, print, print_json, read, shrink_case, show_notices, warn};
+use super::{busiest, create, policy, print, print_json, read, show_notices, shrink_case, warn};
 use crate::fail::{Fail, cannot_write};
 use crate::formats::write::csv;
 use crate::session;
@@ -62,17 +62,15 @@ fn shrink<'a>(arguments: &'a Shrink, recording: &Recording) -> Result<Outcome<'a
     }
     let effective = policy(&arguments.policy, recording.settings.as_deref())?;
     let script = Script::of(trace);
-    let judged =
-        Judge::of(recording, &script, effective.policy.clone(), capacity, arguments.keep)
-            .map_err(|error| Fail::BadInput(format!("{named}: {error}")))?;
+    let judged = Judge::of(recording, &script, effective.policy.clone(), capacity, arguments.keep)
+        .map_err(|error| Fail::BadInput(format!("{named}: {error}")))?;
     let Some((judge, first)) = judged else {
         return Err(Fail::BadInput(format!("{named}: {}", does_not(arguments, capacity))));
     };
     let crew = Threads::new("shrinking", arguments.common.quiet);
     let passes = Passes { merge: !arguments.no_merge };
-    let shrunk = shrink::shrink(&judge, &script, passes, &crew).ok_or_else(|| {
-        Fail::Internal("the trace failed once and then not again".into())
-    })?;
+    let shrunk = shrink::shrink(&judge, &script, passes, &crew)
+        .ok_or_else(|| Fail::Internal("the trace failed once and then not again".into()))?;
     drop(crew);
     let small = shrunk.script.to_recording(recording, arguments.anonymise);
     Ok(Outcome { arguments, effective, capacity, first, shrunk, small })
@@ -118,9 +116,7 @@ fn write_all(outcome: &Outcome<'_>) -> Result<(), Fail> {
 /// The trace as text lines, after comments that say how it fails.
 pub(super) fn write_csv(path: &Path, outcome: &Outcome<'_>) -> Result<(), Fail> {
     let mut out = create(path)?;
-    let written = out
-        .write_all(lines(outcome)?.as_bytes())
-        .and_then(|()| out.flush());
+    let written = out.write_all(lines(outcome)?.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| cannot_write(path, error))
 }
 
