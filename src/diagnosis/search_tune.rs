@@ -17,6 +17,8 @@ use crate::vocab::StreamId;
 /// What is to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
+    /// Flushes of the cache on a device of known size: to complete, and in peace.
+    Fit,
     /// The device on which the traces complete.
     MinCapacity,
     /// What is obtained from the driver.
@@ -30,6 +32,7 @@ impl Objective {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Fit => "fit",
             Self::MinCapacity => "min-capacity",
             Self::Reserved => "reserved",
             Self::DriverCalls => "driver-calls",
@@ -126,6 +129,9 @@ pub fn tune<C: Crew>(
     };
     tuner.round(vec![base])?;
     let one_stream = tuner.one_stream()?;
+    if jobs.iter().any(|job| short(job) > 0) {
+        return Ok(Tuned { one_stream, ..tuner.finish() });
+    }
     let limited = jobs.iter().all(|job| job.capacity.is_some());
     let first = singles(search.family, &tuner.demands, limited);
     tuner.points(first)?;
@@ -275,6 +281,7 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
     /// What the objective says of a row.
     fn primary(&self, row: &Row) -> u64 {
         match self.search.objective {
+            Objective::Fit => row.retries,
             Objective::MinCapacity => row.min_capacity.unwrap_or(u64::MAX),
             Objective::Reserved => row.peak_reserved,
             Objective::DriverCalls => row.calls(),
@@ -341,10 +348,8 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
     }
 
     fn verdict(&self, best: Option<usize>) -> Advice {
-        let short = self.jobs.iter().filter_map(|job| {
-            job.subject.live_peak.checked_sub(job.capacity?).filter(|&short| short > 0)
-        });
-        if let Some(short) = short.max() {
+        let short = self.jobs.iter().map(short).max().unwrap_or(0);
+        if short > 0 {
             return Advice::Impossible(short);
         }
         match best {
@@ -364,9 +369,14 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
         let enough = saved > 0 && saved >= before / 100 * self.search.worth;
         match self.search.objective {
             Objective::DriverCalls => enough && matters(from, saved),
-            Objective::MinCapacity | Objective::Reserved => enough,
+            Objective::Fit | Objective::MinCapacity | Objective::Reserved => enough,
         }
     }
+}
+
+/// How much more is live at the peak than the device has.
+fn short(job: &Job<'_>) -> u64 {
+    job.capacity.map_or(0, |capacity| job.subject.live_peak.saturating_sub(capacity))
 }
 
 /// Calls that a step would feel: one a step, or one in a thousand requests.

@@ -107,7 +107,8 @@ fn search(arguments: &Tune, jobs: &[Job<'_>]) -> Search {
         Some(Goal::MinCapacity) => Objective::MinCapacity,
         Some(Goal::Reserved) => Objective::Reserved,
         Some(Goal::DriverCalls) => Objective::DriverCalls,
-        None if known => Objective::DriverCalls,
+        Some(Goal::Fit) => Objective::Fit,
+        None if known => Objective::Fit,
         None => Objective::MinCapacity,
     };
     let min_capacity = arguments.min_capacity || objective == Objective::MinCapacity;

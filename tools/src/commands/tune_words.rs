@@ -54,7 +54,10 @@ pub(super) fn sentence(outcome: &Outcome<'_>) -> String {
             format!("{} instead of {}: {}", best.spec, base.spec, gain(outcome, base, best))
         }
         (Advice::NoChange, Some(best)) if best.spec == base.spec => {
-            format!("no change worth it: nothing that was tried beats {} by 2 %", base.spec)
+            format!(
+                "no change worth it: nothing that was tried beats {} by more than 2 %",
+                base.spec
+            )
         }
         (Advice::NoChange, Some(best)) => format!(
             "no change worth it: {} would bring {}; {} % is asked (--worth)",
@@ -76,10 +79,10 @@ fn gain(outcome: &Outcome<'_>, base: &Row, best: &Row) -> String {
         Objective::Reserved => {
             ("peak reserved", Some(base.peak_reserved), Some(best.peak_reserved))
         }
-        Objective::DriverCalls => {
+        Objective::Fit | Objective::DriverCalls => {
             let flushes =
                 format!("{} cache flushes instead of {}", count(best.retries), count(base.retries));
-            return format!("{}, {flushes}", calls(base, best));
+            return format!("{flushes}, {}", calls(base, best));
         }
     };
     let (Some(before), Some(after)) = (before, after) else { return calls(base, best) };
