@@ -44,6 +44,8 @@ pub struct Judge<'a> {
     keep: Keep,
     verdict: Option<Verdict>,
     live_peak: u64,
+    /// What the device had beyond all that was live and the request: so much must stay, by half.
+    spare: u64,
 }
 
 /// Steps between two looks at the reserved bytes: none, so that the cut is exact.
@@ -62,9 +64,11 @@ impl<'a> Judge<'a> {
         keep: Keep,
     ) -> Result<Option<(Self, Seen)>, ReplayError> {
         let live_peak = script.live_peak();
-        let mut judge = Self { recording, policy, capacity, keep, verdict: None, live_peak };
+        let mut judge =
+            Self { recording, policy, capacity, keep, verdict: None, live_peak, spare: 0 };
         let Some(seen) = judge.look(script)? else { return Ok(None) };
         judge.verdict = seen.verdict;
+        judge.spare = judge.spare_of(&seen);
         Ok(Some((judge, seen)))
     }
 
@@ -108,19 +112,23 @@ impl<'a> Judge<'a> {
         self.look(script).ok().flatten().filter(|seen| self.is_same(script, seen))
     }
 
-    /// The same cause; and where that was not the capacity, what is live and the request would have fitted.
+    /// The same cause; and where that was not the capacity, what is live and the request would have fitted, by
+    /// at least half of what was spare in the recording.
     fn is_same(&self, script: &Script, seen: &Seen) -> bool {
         match self.keep {
             Keep::ReservedAbove(_) => script.live_peak() <= self.live_peak,
             Keep::OutOfMemory => {
-                let too_much = matches!(
-                    seen.verdict,
-                    Some(Verdict::Capacity | Verdict::ImpossibleSize | Verdict::HiddenConsumer)
-                );
-                let fits = self.capacity.is_none_or(|capacity| script.live_peak() <= capacity);
-                seen.verdict == self.verdict && (too_much || fits)
+                seen.verdict == self.verdict && self.spare_of(seen) >= self.spare / 2
             }
         }
+    }
+
+    /// What the device has beyond all that is live and the failed request.
+    fn spare_of(&self, seen: &Seen) -> u64 {
+        let (Some(capacity), Some(failure)) = (self.capacity, &seen.failure) else { return 0 };
+        let report = &failure.report;
+        let wanted = report.rounded_bytes.saturating_add(report.awaiting_free_bytes);
+        capacity.saturating_sub(wanted.saturating_add(report.allocated_bytes))
     }
 }
 

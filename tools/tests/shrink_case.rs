@@ -1,1 +1,1 @@
-
+//! Case: to be written by BLESS.

@@ -141,7 +141,7 @@ fn two_pools() -> String {
     use blockyard::trace::{DeviceTrace, Event, Kind, Recording, file};
     use blockyard::vocab::PoolId;
     let mut trace = DeviceTrace::default();
-    let mut alloc = |trace: &mut DeviceTrace, mib: u64, pool: u32| {
+    let alloc = |trace: &mut DeviceTrace, mib: u64, pool: u32| {
         let allocation = trace.allocations;
         trace.allocations += 1;
         let event = Event::new(Kind::Alloc);

@@ -47,7 +47,9 @@ impl Trace {
 
     fn layers(&mut self, count: u64) {
         for _ in 0..count {
-            WEIGHTS.iter().for_each(|&bytes| drop(self.alloc(bytes)));
+            for bytes in WEIGHTS {
+                self.alloc(bytes);
+            }
         }
     }
 
@@ -170,7 +172,9 @@ pub fn first_step() -> String {
 /// Convolutions that try workspaces of all sizes for every new shape.
 pub fn workspaces() -> String {
     let (mut trace, mut numbers) = (Trace::default(), Numbers::new(7));
-    (0..12).for_each(|_| drop(trace.alloc(MIB)));
+    for _ in 0..12 {
+        trace.alloc(MIB);
+    }
     for step in 0..24 {
         trace.step(step);
         let height = 4 * numbers.range(12, 56);
