@@ -32,7 +32,11 @@ fn the_quantised_load_needs_what_is_known_of_it() {
     assert_eq!(capacities(&document), [19136, 9984, 9984, 10944].map(|mib| mib * MIB));
     let fine = json(&[&["min-capacity", QUANTISED, "--json"][..], &FOUR].concat());
     assert_eq!(capacities(&fine)[0], 19080 * MIB, "36 segments of 530");
-    assert_schema("min-capacity", &[document, fine]);
+    let folder = folder();
+    let strange = write(folder.path(), "strange.csv", "f,9\na,0,100,0\n");
+    let noticed = json(&["min-capacity", &strange, "--json", "-q"]);
+    assert_eq!(noticed["notices"][0]["code"], "unknown-free");
+    assert_schema("min-capacity", &[document, fine, noticed]);
 }
 
 /// The capacity completes, and the one that is said to fail fails.

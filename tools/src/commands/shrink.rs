@@ -7,7 +7,7 @@ use blockyard::diagnosis::shrink::{self, Judge, Keep, Passes, Seen, Shrunk};
 use blockyard::diagnosis::shrink_script::Script;
 use blockyard::policy::Effective;
 use blockyard::trace::{Recording, file};
-use blockyard::vocab::Human;
+use blockyard::vocab::{Human, PoolId};
 use serde_json::json;
 
 use super::shrink_args::Shrink;
@@ -36,8 +36,9 @@ pub(super) fn run(arguments: &Shrink) -> Result<(), Fail> {
     show_notices(&arguments.common, &arguments.file, &recording);
     let outcome = shrink(arguments, &recording)?;
     write_all(&outcome)?;
-    if !outcome.small.has_pool_ids && arguments.policy.starts_with("pytorch") {
-        let text = "the recording is of a PyTorch that breaks ties by address: text lines do not say so, JSON lines do";
+    if !is_plain(&outcome.small) {
+        let text = "text lines have no private pools and no rule of older PyTorch releases, so the failure may not \
+                    show in them; JSON lines (-o OUT.jsonl) say both";
         warn(&arguments.common, text);
     }
     if arguments.common.json {
@@ -113,8 +114,14 @@ fn write_all(outcome: &Outcome<'_>) -> Result<(), Fail> {
     Ok(())
 }
 
+/// Whether text lines say everything that the failure needs.
+pub(super) fn is_plain(small: &Recording) -> bool {
+    let mut events = small.devices.iter().flat_map(|trace| &trace.events);
+    small.has_pool_ids && events.all(|event| event.pool == PoolId::DEFAULT)
+}
+
 /// The trace as text lines, after comments that say how it fails.
-pub(super) fn write_csv(path: &Path, outcome: &Outcome<'_>) -> Result<(), Fail> {
+fn write_csv(path: &Path, outcome: &Outcome<'_>) -> Result<(), Fail> {
     let mut out = create(path)?;
     let written = out.write_all(lines(outcome)?.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| cannot_write(path, error))

@@ -1,13 +1,14 @@
 //! Case: a shrunk trace as a test that others can keep.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use blockyard::diagnosis::shrink::Keep;
+use blockyard::trace::file;
 use serde_json::json;
 
 use super::create;
-use super::shrink::{Outcome, lines, sentence, write_csv};
+use super::shrink::{Outcome, is_plain, lines, sentence};
 use crate::fail::{Fail, cannot_write};
 
 /// Refuses a name that says no kind of test before the work, not after it.
@@ -30,10 +31,15 @@ pub(super) fn write(path: &Path, outcome: &Outcome<'_>) -> Result<(), Fail> {
     let text = if suffix(path) == "rs" {
         rust(outcome)?
     } else {
-        let trace: PathBuf = path.with_extension("csv");
-        write_csv(&trace, outcome)?;
+        let suffix = if is_plain(&outcome.small) { "csv" } else { "jsonl" };
+        let trace = path.with_extension(suffix);
+        put(&trace, &rows(outcome)?)?;
         expected(&trace, outcome)?
     };
+    put(path, &text)
+}
+
+fn put(path: &Path, text: &str) -> Result<(), Fail> {
     let mut out = create(path)?;
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| cannot_write(path, error))
@@ -68,8 +74,7 @@ fn rust(outcome: &Outcome<'_>) -> Result<String, Fail> {
             let verdict = outcome.shrunk.seen.verdict.map_or("", |verdict| verdict.name());
             format!(
                 "    let (_, failure) = player.failures();\n    let failure = failure.expect(\"no request \
-                 fails any more\");\n    assert_eq!(failure.report.verdict.name(), \"{verdict}\");\n    \
-                 assert!(player.is_done(), \"it is the last request\");\n"
+                 fails any more\");\n    assert_eq!(failure.report.verdict.name(), \"{verdict}\");\n"
             )
         }
         Keep::ReservedAbove(most) => format!(
@@ -78,27 +83,28 @@ fn rust(outcome: &Outcome<'_>) -> Result<String, Fail> {
         ),
     };
     let capacity = outcome.capacity.map_or("None".into(), |bytes| format!("Some({bytes})"));
+    let settings = outcome.small.settings.as_ref();
     Ok(format!(
-        "//! {sentence}.\n#![allow(missing_docs, clippy::unwrap_used)]\n\nuse blockyard::lab::{{Player, \
-         Setup}};\nuse blockyard::policy::settings::policy_from;\n\n/// Rows: a,<id>,<bytes>,<stream> | f,<id> | \
-         r,<id>,<stream> | e\nconst TRACE: &str = \"\\\n{rows}\";\n\n#[test]\nfn it_still_fails() {{\n    let \
-         recording = blockyard_tools::formats::read_bytes(\"trace.csv\", TRACE.as_bytes()).unwrap();\n    let \
+        "//! Shrunk: {sentence}.\n#![allow(missing_docs, clippy::unwrap_used)]\n\nuse blockyard::lab::{{Player, \
+         Setup}};\nuse blockyard::policy::settings::policy_from;\n\nconst TRACE: &str = \
+         r#\"{rows}\"#;\n\n#[test]\nfn it_still_fails() {{\n    let \
+         recording = blockyard_tools::formats::read_bytes(\"trace\", TRACE.as_bytes()).unwrap();\n    let \
          policy = policy_from({policy:?}, {settings}).unwrap().policy;\n    let setup = Setup::simulated(policy, \
          {capacity});\n    let mut player = Player::new(&recording, &recording.devices[0], setup, \
          ()).unwrap();\n    while player.run(usize::MAX).unwrap() {{}}\n{assertion}}}\n",
         sentence = sentence(outcome),
         rows = rows(outcome)?,
         policy = outcome.effective.policy.name,
-        settings = match &outcome.small.settings {
-            Some(text) => format!("Some({text:?})"),
-            None => "None".to_string(),
-        },
+        settings = settings.map_or("None".to_string(), |text| format!("Some({text:?})")),
     ))
 }
 
-/// The trace's lines as they stand in a text between quotes.
+/// The trace as text lines where those say everything, else as JSON lines.
 fn rows(outcome: &Outcome<'_>) -> Result<String, Fail> {
-    let all = lines(outcome)?;
-    let rows = all.lines().filter(|line| !line.starts_with('#'));
-    Ok(rows.map(|line| format!("{}\\n\\\n", line.escape_default())).collect())
+    if is_plain(&outcome.small) {
+        return lines(outcome);
+    }
+    let mut text = Vec::new();
+    file::write_to(&mut text, &outcome.small).map_err(|error| Fail::Internal(error.to_string()))?;
+    String::from_utf8(text).map_err(|error| Fail::Internal(error.to_string()))
 }
