@@ -8,11 +8,11 @@ use blockyard::policy::settings::policy_from;
 use blockyard::trace::{DeviceTrace, Event, Kind, Recording};
 use blockyard::vocab::{MIB, StreamId};
 
-fn random(seed: u64) -> DeviceTrace {
+fn random(seed: u64, events: usize) -> DeviceTrace {
     let mut rng = Rng::new(seed);
     let mut trace = DeviceTrace::default();
     let mut live: Vec<u32> = Vec::new();
-    for _ in 0..400 {
+    for _ in 0..events {
         if rng.bits() % 100 < 45 && !live.is_empty() {
             let allocation = live.swap_remove((rng.bits() % live.len() as u64) as usize);
             trace.events.push(Event { allocation, ..Event::new(Kind::Free) });
@@ -32,7 +32,7 @@ fn random(seed: u64) -> DeviceTrace {
 fn it_completes_and_one_step_below_fails() {
     for seed in 0..12 {
         let recording = Recording { has_pool_ids: true, ..Recording::default() };
-        let trace = random(seed);
+        let trace = random(seed, 400);
         let subject = Subject::new(&recording, &trace);
         for spec in ["pytorch", "pytorch:max_split_size_mb:20", "pytorch-expandable", "blockyard"] {
             let policy = policy_from(spec, None).unwrap().policy;
@@ -52,7 +52,7 @@ fn it_completes_and_one_step_below_fails() {
 #[test]
 fn a_replay_that_is_beaten_is_given_up() {
     let recording = Recording { has_pool_ids: true, ..Recording::default() };
-    let trace = random(1);
+    let trace = random(1, 4000);
     let subject = Subject::new(&recording, &trace);
     let policy = policy_from("pytorch", None).unwrap().policy;
     let whole = subject.measure(&policy, None, None).unwrap();

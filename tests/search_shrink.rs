@@ -20,7 +20,7 @@ fn alloc(script: &mut Script, mib: u64) -> u32 {
 /// Small blocks that come and go, and matter to nothing.
 fn noise(script: &mut Script, rng: &mut Rng) {
     let mut live = Vec::new();
-    for _ in 0..40 {
+    for _ in 0..60 {
         if rng.bits() % 2 == 0 {
             let piece = alloc(script, 2);
             live.push(piece);

@@ -8,6 +8,7 @@ pub mod pareto;
 pub mod search;
 pub mod search_knobs;
 pub mod search_rows;
+mod search_streams;
 pub mod search_tune;
 pub mod shrink;
 mod shrink_delete;

@@ -9,10 +9,10 @@ use super::pareto;
 use super::search::{Bound, Crew, Subject};
 use super::search_knobs::{Demand, Family, Knobs, near, singles};
 use super::search_rows::{Choice, Evaluated, Job, Plan, Rival, Row, evaluate};
+use super::search_streams::{on_one_stream, uses_streams};
 use crate::lab::ReplayError;
 use crate::policy::Policy;
-use crate::trace::{DeviceTrace, Kind};
-use crate::vocab::StreamId;
+use crate::trace::DeviceTrace;
 
 /// What is to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -385,21 +385,6 @@ fn matters(from: &Row, saved: u64) -> bool {
         Some(rate) if from.calls() > 0 => rate * saved as f64 / from.calls() as f64 >= 1.0,
         _ => saved * 1000 >= from.allocs,
     }
-}
-
-/// Whether requests come from more than one stream.
-fn uses_streams(trace: &DeviceTrace) -> bool {
-    let mut asks = trace.events.iter().filter(|event| event.kind == Kind::Alloc);
-    let first = asks.next().map(|event| event.stream);
-    asks.any(|event| Some(event.stream) != first)
-}
-
-/// The same requests on one stream.
-fn on_one_stream(trace: &DeviceTrace) -> DeviceTrace {
-    let mut one = trace.clone();
-    one.events.iter_mut().for_each(|event| event.stream = StreamId(0));
-    one.segments.iter_mut().for_each(|segment| segment.stream = StreamId(0));
-    one
 }
 
 /// Smallest device, reserved bytes, driver calls; at the far end what does not complete.

@@ -164,16 +164,20 @@ fn reuse_streams(outcome: &Outcome<'_>, base: &Row) -> Option<String> {
         u64::MAX
     });
     let wins = least == u64::MAX || one.peak_reserved <= least / 100 * (100 - outcome.search.worth);
-    wins.then(|| {
+    let calmer = best.is_some_and(|best| best.thrashes() && !one.thrashes());
+    (wins || calmer).then(|| {
+        let flushes = |row: &Row| format!("{} cache flushes", count(row.retries));
+        let reserves = |row: &Row| format!("{} reserved", Human(row.peak_reserved));
+        let figure: &dyn Fn(&Row) -> String = if wins { &reserves } else { &flushes };
         let now = if base.completes {
-            format!("instead of {}", Human(base.peak_reserved))
+            format!("instead of {}", figure(base))
         } else {
             format!("where {} fails", base.spec)
         };
         format!(
-            "reuse streams: on one stream the same requests reserve {} {now}; what is cached for another stream \
+            "reuse streams: on one stream the same requests come to {} {now}; what is cached for another stream \
              no setting gives back before the memory runs out",
-            Human(one.peak_reserved)
+            figure(one)
         )
     })
 }
