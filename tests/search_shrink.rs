@@ -21,7 +21,7 @@ fn alloc(script: &mut Script, mib: u64) -> u32 {
 fn noise(script: &mut Script, rng: &mut Rng) {
     let mut live = Vec::new();
     for _ in 0..60 {
-        if rng.bits() % 2 == 0 {
+        if rng.bits().is_multiple_of(2) {
             let piece = alloc(script, 2);
             live.push(piece);
         } else if let Some(piece) = live.pop() {

@@ -54,7 +54,7 @@ fn the_outcome_does_not_depend_on_threads() {
         std::fs::read_to_string(path).unwrap()
     };
     let alone = run(1);
-    assert!(alone.contains("\"alloc\"") || alone.len() > 100, "{alone}");
+    assert!(alone.lines().count() > 3, "{alone}");
     assert_eq!(run(2), alone);
     assert_eq!(run(5), alone);
 }
@@ -149,7 +149,8 @@ fn what_cannot_be_shrunk_is_said() {
     let folder = folder();
     let output = folder.path().join("o.csv").to_string_lossy().into_owned();
     let fails = |arguments: &[&str], text: &str| {
-        let all = [&["shrink", "-o", &output][..], arguments].concat();
+        let place = if arguments.contains(&"-o") { vec![] } else { vec!["-o", &output[..]] };
+        let all = [&["shrink"][..], &place, arguments].concat();
         let result = blockyard(&all);
         assert_eq!(code(&result), 2, "{arguments:?}");
         assert!(stderr(&result).contains(text), "{arguments:?}: {}", stderr(&result));
@@ -160,5 +161,7 @@ fn what_cannot_be_shrunk_is_said() {
     fails(&[QUANTISED, "--keep", "reserved>40GiB"], "never more than 40.00 GiB are reserved");
     fails(&[QUANTISED, "--keep", "allocated>1"], "expected oom or reserved>SIZE");
     fails(&[QUANTISED, "--capacity", "1GiB", "--test-case", "x.py"], "expected .rs or .json");
+    fails(&[QUANTISED, "--json", "-o", "-"], "both want standard output");
+    fails(&[QUANTISED, "-o", "x.csv.zst"], "expected .csv or .jsonl");
     fails(&["no-such-file.csv", "--capacity", "1GiB"], "no-such-file.csv");
 }

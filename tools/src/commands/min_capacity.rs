@@ -1,5 +1,7 @@
 //! Min-capacity: the smallest device on which a recording completes, for each policy.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use blockyard::diagnosis::capacity::{self, Fineness};
 use blockyard::diagnosis::search::{Crew, Subject};
 use blockyard::lab::ReplayError;
@@ -73,9 +75,12 @@ fn search(
         .collect();
     let fineness = Fineness { step: arguments.step, ..Fineness::default() };
     let crew = Threads::new("bisecting capacities", arguments.common.quiet);
+    let done = AtomicUsize::new(0);
     let results = crew.each(pairs.len(), &|index| {
         let (effective, subject) = pairs[index];
-        capacity::min_capacity(subject, &effective.policy, fineness)
+        let found = capacity::min_capacity(subject, &effective.policy, fineness);
+        crew.progress(done.fetch_add(1, Ordering::Relaxed) + 1, pairs.len(), "bisecting");
+        found
     });
     let name = |(effective, subject): &(&Effective, &Subject<'_>), found| Found {
         policy: effective.policy.name.clone(),

@@ -29,9 +29,7 @@ pub(super) struct Outcome<'a> {
 }
 
 pub(super) fn run(arguments: &Shrink) -> Result<(), Fail> {
-    if let Some(path) = &arguments.test_case {
-        shrink_case::check(path)?;
-    }
+    check(arguments)?;
     let recording = read(&arguments.file)?;
     show_notices(&arguments.common, &arguments.file, &recording);
     let outcome = shrink(arguments, &recording)?;
@@ -44,7 +42,27 @@ pub(super) fn run(arguments: &Shrink) -> Result<(), Fail> {
     if arguments.common.json {
         return print_json(&document(&outcome));
     }
+    if arguments.output == Path::new("-") {
+        warn(&arguments.common, &page(&outcome));
+        return Ok(());
+    }
     print(page(&outcome).as_bytes())
+}
+
+/// Refuses names before the work, not after it.
+fn check(arguments: &Shrink) -> Result<(), Fail> {
+    let output = &arguments.output;
+    if arguments.common.json && output == Path::new("-") {
+        return Err(Fail::BadInput("-o - and --json both want standard output".into()));
+    }
+    let suffix = output.extension().and_then(|suffix| suffix.to_str());
+    if let Some(suffix @ ("zst" | "gz" | "pickle" | "json")) = suffix {
+        return Err(Fail::BadInput(format!(
+            "{}: a small trace is not written as .{suffix}, expected .csv or .jsonl (convert writes others)",
+            output.display()
+        )));
+    }
+    arguments.test_case.as_deref().map_or(Ok(()), shrink_case::check)
 }
 
 fn shrink<'a>(arguments: &'a Shrink, recording: &Recording) -> Result<Outcome<'a>, Fail> {
