@@ -17,7 +17,7 @@ use crate::trace::DeviceTrace;
 /// What is to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
-    /// Flushes of the cache on a device of known size: to complete, and in peace.
+    /// Memory going back to the driver on a device of known size: to complete, and in peace.
     Fit,
     /// The device on which the traces complete.
     MinCapacity,
@@ -281,7 +281,7 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
     /// What the objective says of a row.
     fn primary(&self, row: &Row) -> u64 {
         match self.search.objective {
-            Objective::Fit => row.retries,
+            Objective::Fit => row.device_frees,
             Objective::MinCapacity => row.min_capacity.unwrap_or(u64::MAX),
             Objective::Reserved => row.peak_reserved,
             Objective::DriverCalls => row.calls(),
@@ -369,8 +369,17 @@ impl<A: Archive, C: Crew> Tuner<'_, '_, A, C> {
         let enough = saved > 0 && saved >= before / 100 * self.search.worth;
         match self.search.objective {
             Objective::DriverCalls => enough && matters(from, saved),
-            Objective::Fit | Objective::MinCapacity | Objective::Reserved => enough,
+            Objective::Fit => enough && felt(from) && to.retries < from.retries,
+            Objective::MinCapacity | Objective::Reserved => enough,
         }
+    }
+}
+
+/// Flushes that are felt: one in ten steps, or one in ten thousand requests.
+fn felt(row: &Row) -> bool {
+    match row.retries_per_step {
+        Some(rate) => rate >= 0.1,
+        None => row.retries * 10_000 >= row.allocs.max(1),
     }
 }
 

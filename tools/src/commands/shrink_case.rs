@@ -69,35 +69,25 @@ fn expected(trace: &Path, outcome: &Outcome<'_>) -> Result<String, Fail> {
 
 /// A test file for `tests/` of a crate that depends on `blockyard` and `blockyard-tools`.
 fn rust(outcome: &Outcome<'_>) -> Result<String, Fail> {
-    let assertion = match outcome.arguments.keep {
-        Keep::OutOfMemory => {
-            let verdict = outcome.shrunk.seen.verdict.map_or("", |verdict| verdict.name());
-            format!(
-                "    let (_, failure) = player.failures();\n    let failure = failure.expect(\"no request \
-                 fails any more\");\n    assert_eq!(failure.report.verdict.name(), \"{verdict}\");\n"
-            )
-        }
-        Keep::ReservedAbove(most) => format!(
-            "    let reserved = player.stats().peak(blockyard::ledger::Metric::ReservedBytes);\n    \
-             assert!(reserved > {most}, \"only {{reserved}} bytes are reserved now\");\n"
-        ),
+    let claim = match (outcome.arguments.keep, outcome.shrunk.seen.verdict) {
+        (Keep::OutOfMemory, Some(verdict)) => format!("verdict == Some({:?})", verdict.name()),
+        (Keep::OutOfMemory, None) => "verdict.is_some()".to_string(),
+        (Keep::ReservedAbove(most), _) => format!("reserved > {most}"),
     };
-    let capacity = outcome.capacity.map_or("None".into(), |bytes| format!("Some({bytes})"));
     let settings = outcome.small.settings.as_ref();
-    Ok(format!(
-        "//! Shrunk: {sentence}.\n#![allow(missing_docs, clippy::unwrap_used)]\n\nuse blockyard::lab::{{Player, \
-         Setup}};\nuse blockyard::policy::settings::policy_from;\n\nconst TRACE: &str = \
-         r#\"{rows}\"#;\n\n#[test]\nfn it_still_fails() {{\n    let \
-         recording = blockyard_tools::formats::read_bytes(\"trace\", TRACE.as_bytes()).unwrap();\n    let \
-         policy = policy_from({policy:?}, {settings}).unwrap().policy;\n    let setup = Setup::simulated(policy, \
-         {capacity});\n    let mut player = Player::new(&recording, &recording.devices[0], setup, \
-         ()).unwrap();\n    while player.run(usize::MAX).unwrap() {{}}\n{assertion}}}\n",
-        sentence = sentence(outcome),
-        rows = rows(outcome)?,
-        policy = outcome.effective.policy.name,
-        settings = settings.map_or("None".to_string(), |text| format!("Some({text:?})")),
-    ))
+    let settings = settings.map_or("None".to_string(), |text| format!("Some({text:?})"));
+    let capacity = outcome.capacity.map_or("None".to_string(), |bytes| format!("Some({bytes})"));
+    let policy = format!("{:?}", outcome.effective.policy.name);
+    Ok(TEMPLATE
+        .replace("@SENTENCE@", &sentence(outcome))
+        .replace("@POLICY@", &policy)
+        .replace("@SETTINGS@", &settings)
+        .replace("@CAPACITY@", &capacity)
+        .replace("@CLAIM@", &claim)
+        .replace("@TRACE@", &rows(outcome)?))
 }
+
+const TEMPLATE: &str = include_str!("shrink_case.txt");
 
 /// The trace as text lines where those say everything, else as JSON lines.
 fn rows(outcome: &Outcome<'_>) -> Result<String, Fail> {

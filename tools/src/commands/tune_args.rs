@@ -25,7 +25,7 @@ pub struct Tune {
     /// The device's memory. Without it an out-of-memory in each recording tells, else there is no limit.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub capacity: Option<u64>,
-    /// What is to be small. Without it: flushes where the device's memory is known, else the device.
+    /// What is to be small. Without it: fit where the device's memory is known, else min-capacity.
     #[arg(long, value_enum)]
     pub objective: Option<Goal>,
     /// Whose settings are searched.
@@ -63,7 +63,7 @@ pub struct Tune {
 /// What is to be small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Goal {
-    /// Flushes of the cache: to complete on the device, and in peace.
+    /// Memory going back to the driver: to complete on the device, and in peace.
     Fit,
     /// The device on which the recordings complete.
     MinCapacity,
