@@ -21,7 +21,7 @@ fn random(seed: u64, events: usize) -> DeviceTrace {
         let allocation = trace.allocations;
         trace.allocations += 1;
         live.push(allocation);
-        let bytes = (rng.bits() % 64 + 1) * MIB >> (rng.bits() % 8);
+        let bytes = ((rng.bits() % 64 + 1) * MIB) >> (rng.bits() % 8);
         let stream = StreamId((rng.bits() % 2) as u32);
         trace.events.push(Event { bytes, allocation, stream, ..Event::new(Kind::Alloc) });
     }
