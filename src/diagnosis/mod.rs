@@ -11,6 +11,9 @@
 //! | `proof` | settings worth a try, and their replays |
 //! | `message`, `figures`, `message_*` | pasted messages, read |
 //! | `verdict_message`, `verdict_report`, `verdict_residue` | figures, judged |
+| `search`, `search_*` | a recording measured under many policies, on many threads |
+| `capacity`, `pareto` | the smallest device; what nothing else beats |
+| `shrink`, `shrink_*` | the smallest trace that still fails |
 
 pub mod explain;
 pub mod explain_calm;
@@ -28,3 +31,14 @@ pub mod verdict;
 pub mod verdict_message;
 pub mod verdict_report;
 pub mod verdict_residue;
+pub mod capacity;
+pub mod pareto;
+pub mod search;
+pub mod search_knobs;
+pub mod search_rows;
+mod search_streams;
+pub mod search_tune;
+pub mod shrink;
+mod shrink_delete;
+mod shrink_merge;
+pub mod shrink_script;

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::commands::min_capacity_args::MinCapacity;
+use crate::commands::shrink_args::Shrink;
+use crate::commands::tune_args::Tune;
 use crate::moment::When;
 use crate::sizes;
 
@@ -37,6 +40,12 @@ pub enum Command {
     Convert(Convert),
     /// Show settings: what is in force, against what was asked for, and where each value came from.
     Settings(Settings),
+    /// Find the smallest device on which a recording completes, for each policy.
+    MinCapacity(MinCapacity),
+    /// Shrink a trace to the smallest one with the same failure, for a bug report or a test.
+    Shrink(Shrink),
+    /// Search the settings that serve recordings best, or say that no change is worth it.
+    Tune(Tune),
     /// Print shell completions.
     Completions(Completions),
     /// Print the manual page.

@@ -5,14 +5,26 @@ mod convert;
 mod explain;
 mod explain_json;
 mod explain_text;
+mod min_capacity;
+pub(crate) mod min_capacity_args;
 mod pictures;
 mod render;
 mod replay;
 mod replay_json;
 mod replay_text;
 mod settings;
+mod shrink;
+pub(crate) mod shrink_args;
+mod shrink_case;
 mod snapshot;
 mod summary;
+mod tune;
+pub(crate) mod tune_args;
+mod tune_crew;
+mod tune_json;
+mod tune_state;
+mod tune_text;
+mod tune_words;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +49,9 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
+        Command::MinCapacity(arguments) => min_capacity::run(&arguments),
+        Command::Shrink(arguments) => shrink::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);
