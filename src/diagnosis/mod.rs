@@ -11,10 +11,11 @@
 //! | `proof` | settings worth a try, and their replays |
 //! | `message`, `figures`, `message_*` | pasted messages, read |
 //! | `verdict_message`, `verdict_report`, `verdict_residue` | figures, judged |
-| `search`, `search_*` | a recording measured under many policies, on many threads |
-| `capacity`, `pareto` | the smallest device; what nothing else beats |
-| `shrink`, `shrink_*` | the smallest trace that still fails |
+//! | `search`, `search_*` | a recording measured under many policies, on many threads |
+//! | `capacity`, `pareto` | the smallest device; what nothing else beats |
+//! | `shrink`, `shrink_*` | the smallest trace that still fails |
 
+pub mod capacity;
 pub mod explain;
 pub mod explain_calm;
 pub mod explain_owners;
@@ -24,15 +25,10 @@ pub mod message;
 mod message_pytorch;
 mod message_runtimes;
 mod message_xla;
+pub mod pareto;
 pub mod pinning;
 mod pinning_cover;
 pub mod proof;
-pub mod verdict;
-pub mod verdict_message;
-pub mod verdict_report;
-pub mod verdict_residue;
-pub mod capacity;
-pub mod pareto;
 pub mod search;
 pub mod search_knobs;
 pub mod search_rows;
@@ -42,3 +38,7 @@ pub mod shrink;
 mod shrink_delete;
 mod shrink_merge;
 pub mod shrink_script;
+pub mod verdict;
+pub mod verdict_message;
+pub mod verdict_report;
+pub mod verdict_residue;
