@@ -1,7 +1,14 @@
 //! Commands: one file a subcommand. Each chooses what is read, replayed and shown.
 
+mod check;
 mod comparisons;
 mod convert;
+mod diff;
+mod diff_text;
+mod doctor;
+mod doctor_cuda;
+mod doctor_facts;
+mod leaks;
 mod pictures;
 mod render;
 mod replay;
@@ -33,6 +40,10 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Render(arguments) => render::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Leaks(arguments) => leaks::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);
