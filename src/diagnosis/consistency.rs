@@ -500,6 +500,7 @@ impl<'a> Pass<'a> {
                 "cut-short" => (Severity::Warning, "cut-short"),
                 "uneven-segment" => (Severity::Warning, "uneven-segment"),
                 "no-history" => (Severity::Note, "no-history"),
+                "no-pool-ids" => (Severity::Note, "no-pool-ids"),
                 "skipped-actions" => (Severity::Note, "skipped-actions"),
                 "history-began-mid-run" => (Severity::Note, "history-began-mid-run"),
                 _ => (Severity::Note, "reader"),

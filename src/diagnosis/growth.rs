@@ -166,6 +166,10 @@ pub fn trend(series: &[u64]) -> Trend {
     let rising = steps.iter().filter(|&&step| step > 0).count() as f64 / steps.len() as f64;
     let grown = (slope * steps.len() as f64).abs().max(1.0);
     let sure = rising * (1.0 - (2.0 * residual / grown).min(1.0)) * (1.0 - 1.0 / points as f64);
+    // Of few points the first may be the start of the program: what comes after it must count as well.
+    let first = steps[0].unsigned_abs();
+    let faint = points < 5 && steps.iter().skip(1).all(|step| step.unsigned_abs() * 10 < first);
+    let sure = if faint { sure / 2.0 } else { sure };
     let confidence = if pattern.grows() { sure } else { 1.0 - 1.0 / points as f64 };
     Trend { pattern, slope, residual, confidence }
 }
@@ -253,6 +257,12 @@ mod tests {
             |step: u64| (0..30).map(|n| 1000 + n * step + (n % 5) * 100).collect::<Vec<_>>();
         assert_eq!(pattern(&teeth(0)), Sawtooth);
         assert_eq!(pattern(&teeth(20)), UnevenGrowth, "the floor rises");
+    }
+
+    #[test]
+    fn a_first_step_and_a_little_more_is_no_sure_growth() {
+        assert!(trend(&[411, 1157, 2500]).confidence > 0.5);
+        assert!(trend(&[100, 1100, 1110]).confidence < 0.5);
     }
 
     #[test]

@@ -154,6 +154,10 @@ pub fn leaks(
         verdict: Verdict::Unknown,
     };
     leaks.verdict = leaks.judge();
+    if leaks.verdict != Verdict::Leak {
+        let leaking = leaks.survivors.iter_mut().filter(|survivor| survivor.class == Class::Leak);
+        leaking.for_each(|survivor| survivor.class = Class::Suspect);
+    }
     Ok(leaks)
 }
 
@@ -177,8 +181,7 @@ impl Leaks {
         if sure || (self.survivors.iter().any(leaking) && !self.compensated()) {
             return Verdict::Leak;
         }
-        let cache = trend(&self.reserved);
-        if cache.pattern.grows() || self.cache_rises() {
+        if self.cache_rises() {
             let late = self.new_sizes.len() / 2;
             let coming = self.new_sizes[late..].iter().any(|&count| count > 0);
             return if coming { Verdict::NewSizeGrowth } else { Verdict::CacheGrowth };
@@ -197,13 +200,13 @@ impl Leaks {
         self.trend.slope < gain / 2.0
     }
 
-    /// Reserved memory went up in the second half by more than a twentieth, and has not come back.
+    /// Reserved memory went up by more than a twentieth behind the first quarter, and has not come back.
     fn cache_rises(&self) -> bool {
-        let half = self.reserved.len() / 2;
-        let Some((&last, &middle)) = self.reserved.last().zip(self.reserved.get(half)) else {
+        let early = (self.reserved.len() / 4).max(2);
+        let Some((&last, &before)) = self.reserved.last().zip(self.reserved.get(early)) else {
             return false;
         };
-        self.reserved.len() >= 6 && last > middle + middle / 20
+        self.reserved.len() >= 6 && last > before + before / 20
     }
 }
 
@@ -212,8 +215,8 @@ struct Book<'a> {
     owners: Owners<'a>,
     living: Living,
     held: Vec<Held>,
-    /// At which boundary an owner's bytes became what, where they changed.
-    series: Vec<Vec<(u32, u64)>>,
+    /// At which boundary an owner's holding became what, where it changed.
+    series: Vec<Vec<(u32, Held)>>,
     dirty: Vec<u32>,
     is_dirty: Vec<bool>,
     /// Whether an owner's name speaks of a library's workspace.
@@ -329,10 +332,10 @@ impl<'a> Book<'a> {
         for owner in std::mem::take(&mut self.dirty) {
             let place = owner as usize;
             self.is_dirty[place] = false;
-            let bytes = self.held[place].bytes;
+            let held = self.held[place];
             let series = &mut self.series[place];
-            if series.last().map_or(0, |&(_, last)| last) != bytes {
-                series.push((boundary, bytes));
+            if series.last().map_or(Held::default(), |&(_, last)| last) != held {
+                series.push((boundary, held));
             }
         }
     }
@@ -340,7 +343,8 @@ impl<'a> Book<'a> {
     /// Owners with bytes at the last boundary.
     fn survivors(&self, boundaries: usize) -> Vec<Survivor> {
         let standing = self.series.iter().enumerate();
-        let standing = standing.filter(|(_, series)| series.last().is_some_and(|last| last.1 > 0));
+        let standing =
+            standing.filter(|(_, series)| series.last().is_some_and(|last| last.1.bytes > 0));
         let mut survivors: Vec<Survivor> =
             standing.map(|(owner, series)| self.survivor(owner, series, boundaries)).collect();
         survivors.sort_by(|a, b| {
@@ -351,14 +355,12 @@ impl<'a> Book<'a> {
         survivors
     }
 
-    fn survivor(&self, owner: usize, series: &[(u32, u64)], boundaries: usize) -> Survivor {
+    fn survivor(&self, owner: usize, series: &[(u32, Held)], boundaries: usize) -> Survivor {
         let points = expand(series, boundaries.max(1));
         let trend = trend(&points);
-        let (first, last) = (points[0], points[points.len() - 1]);
-        // Entries behind the last boundary do not count.
-        let blocks = if self.held[owner].bytes == last { self.held[owner].blocks } else { 0 };
+        let held = series.last().map_or(Held::default(), |&(_, held)| held);
         let workspace = self.workspaces.values().any(|&workspace| workspace as usize == owner)
-            && blocks <= WORKSPACES_AT_MOST;
+            && held.blocks <= WORKSPACES_AT_MOST;
         let class = match trend.pattern {
             pattern if pattern.grows() && trend.confidence >= SURE => Class::Leak,
             pattern if pattern.grows() => Class::Suspect,
@@ -371,14 +373,15 @@ impl<'a> Book<'a> {
         Survivor {
             owner: self.owners.name(owner as u32).to_string(),
             class,
-            held: Held { bytes: last, blocks },
-            first_bytes: first,
+            held,
+            first_bytes: points[0],
             trend,
         }
     }
 }
 
-const WORKSPACE_NAME: &str = "[library workspace]";
+/// What an owner's library workspaces are called, behind its name.
+pub const WORKSPACE_NAME: &str = "[library workspace]";
 
 fn speaks_of_workspaces(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -386,11 +389,11 @@ fn speaks_of_workspaces(name: &str) -> bool {
 }
 
 /// Every boundary's value from those where it changed.
-fn expand(series: &[(u32, u64)], boundaries: usize) -> Vec<u64> {
+fn expand(series: &[(u32, Held)], boundaries: usize) -> Vec<u64> {
     let mut points = vec![0; boundaries];
-    for (index, &(from, bytes)) in series.iter().enumerate() {
+    for (index, &(from, held)) in series.iter().enumerate() {
         let until = series.get(index + 1).map_or(boundaries, |next| next.0 as usize);
-        points[from as usize..until].fill(bytes);
+        points[from as usize..until].fill(held.bytes);
     }
     points
 }

@@ -36,6 +36,12 @@ pub enum How {
         /// What recurs: `sizes` (and places), or only `places` in the program.
         what: &'static str,
     },
+    /// The requests repeat, but each time round keeps much of what it allocates, or gives it back: layers of a
+    /// step, not steps.
+    Layers {
+        /// Requests each time round.
+        requests: usize,
+    },
     /// Not at all.
     Unknown,
 }
@@ -142,22 +148,55 @@ fn periodic(trace: &DeviceTrace) -> Steps {
     let places = |index: &usize| (0, trace.events[*index].stack.0);
     let known: HashSet<u32> = allocs.iter().map(|&index| trace.events[index].stack.0).collect();
     let full: Vec<(u64, u32)> = allocs.iter().map(with_sizes).collect();
-    let mut found = period(&full).map(|(period, agreement)| (period, agreement, "sizes"));
-    if found.is_none() && known.len() > 8 {
-        let places: Vec<(u64, u32)> = allocs.iter().map(places).collect();
-        found = period(&places).map(|(period, agreement)| (period, agreement, "places"));
+    let mut ways = vec![("sizes", full)];
+    if known.len() > 8 {
+        ways.push(("places", allocs.iter().map(places).collect()));
     }
-    let Some((requests, agreement, what)) = found else {
-        return Steps { how: How::Unknown, bounds: Vec::new() };
-    };
-    let bounds = lowest_phase(trace, &allocs, requests);
-    Steps { how: How::Period { requests, agreement, what }, bounds }
+    let kept = kept_by_request(trace, &allocs);
+    let mut layers = None;
+    for (what, keys) in ways {
+        for (requests, agreement) in periods(&keys) {
+            if comes_back(&kept, requests) {
+                let bounds = lowest_phase(trace, &allocs, requests);
+                return Steps { how: How::Period { requests, agreement, what }, bounds };
+            }
+            layers = layers.or(Some(requests));
+        }
+    }
+    let how = layers.map_or(How::Unknown, |requests| How::Layers { requests });
+    Steps { how, bounds: Vec::new() }
 }
 
-/// The shortest period after which nine requests of ten recur, over the later two thirds.
-fn period(keys: &[(u64, u32)]) -> Option<(usize, f64)> {
+/// Before each request: how many bytes live, and how many were allocated so far.
+fn kept_by_request(trace: &DeviceTrace, allocs: &[usize]) -> Vec<(i128, i128)> {
+    let mut living = Living::before(trace);
+    let (mut kept, mut allocated, mut next) = (Vec::with_capacity(allocs.len()), 0i128, 0);
+    for (index, event) in trace.events.iter().enumerate() {
+        if allocs.get(next) == Some(&index) {
+            kept.push((i128::from(living.bytes()), allocated));
+            allocated += i128::from(event.bytes);
+            next += 1;
+        }
+        living.step(event);
+    }
+    kept
+}
+
+/// Whether a time round ends about where it began, in the middle of all: a step gives back what it took.
+fn comes_back(kept: &[(i128, i128)], period: usize) -> bool {
+    const SHARE: f64 = 0.2;
+    let rounds = kept.iter().step_by(period).zip(kept.iter().skip(period).step_by(period));
+    let mut shares: Vec<f64> = rounds
+        .map(|(a, b)| (b.0 - a.0).unsigned_abs() as f64 / ((b.1 - a.1) as f64).max(1.0))
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).is_some_and(|&middle| middle <= SHARE)
+}
+
+/// Periods after which nine requests of ten recur, over the later two thirds: the shortest of the best first.
+fn periods(keys: &[(u64, u32)]) -> Vec<(usize, f64)> {
     if keys.len() < 12 {
-        return None;
+        return Vec::new();
     }
     let mut votes: HashMap<usize, u32> = HashMap::new();
     let mut last: HashMap<u64, usize> = HashMap::new();
@@ -182,7 +221,10 @@ fn period(keys: &[(u64, u32)]) -> Option<(usize, f64)> {
     let scored = tried.into_iter().map(|period| (period, agreement(keys, period)));
     let scored: Vec<(usize, f64)> = scored.filter(|&(_, share)| share >= ENOUGH).collect();
     let best = scored.iter().map(|&(_, share)| share).fold(0.0, f64::max);
-    scored.into_iter().find(|&(_, share)| share >= best - 0.02)
+    let (mut good, mut others): (Vec<_>, Vec<_>) =
+        scored.into_iter().partition(|&(_, share)| share >= best - 0.02);
+    good.append(&mut others);
+    good
 }
 
 fn agreement(keys: &[(u64, u32)], period: usize) -> f64 {
@@ -262,6 +304,15 @@ mod tests {
             event.bytes = state >> 40;
         }
         assert_eq!(steps(&Recording::default(), &trace, &Ask::Anything).how, How::Unknown);
+    }
+
+    #[test]
+    fn layers_that_keep_their_activations_are_no_steps() {
+        let mut trace = looped(20);
+        trace.events.retain(|event| event.kind == Kind::Alloc || event.allocation % 13 > 6);
+        let found = steps(&Recording::default(), &trace, &Ask::Anything);
+        assert_eq!(found.how, How::Layers { requests: 13 });
+        assert!(found.bounds.is_empty());
     }
 
     #[test]

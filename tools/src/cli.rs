@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::moment::When;
 use crate::sizes;
 
+#[path = "cli_checks.rs"]
 mod checks;
 
 pub use checks::{Check, Diff, Doctor, Leaks, Owner};

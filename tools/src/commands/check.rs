@@ -92,7 +92,10 @@ fn page(arguments: &Check, recording: &Recording, checked: &[Checked<'_>]) -> St
             count(one.events as u64),
             count(u64::from(one.trace.allocations)),
             verdict(&one.consistency),
-            verdict(&one.safety),
+            match (one.evidence.addresses || one.evidence.uses, &one.safety[..]) {
+                (false, []) => "not judged".to_string(),
+                _ => verdict(&one.safety),
+            },
             one.evidence.words(),
         );
         for finding in one.findings() {

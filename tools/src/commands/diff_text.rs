@@ -1,7 +1,7 @@
 //! Diff, the words: signed sizes, clipped owners, series and steps as people read them.
 
 use blockyard::diagnosis::growth::Row;
-use blockyard::diagnosis::growth_leaks::{Class, Leaks, Verdict};
+use blockyard::diagnosis::growth_leaks::{Class, Leaks, Verdict, WORKSPACE_NAME};
 use blockyard::diagnosis::growth_steps::How;
 use blockyard::vocab::Human;
 
@@ -20,6 +20,7 @@ pub(super) fn signed(bytes: i128) -> String {
 /// An owner on one line.
 pub(super) fn clipped(owner: &str) -> String {
     const MOST: usize = 72;
+    let owner = owner.strip_suffix(WORKSPACE_NAME).unwrap_or(owner).trim_end();
     let line: String = owner.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.chars().count() <= MOST {
         return line;
@@ -50,12 +51,19 @@ pub(super) fn rows(rows: &[Row], unchanged: usize, top: usize) -> String {
     let rest = rows.get(top..).unwrap_or_default();
     if !rest.is_empty() {
         let sum: i128 = rest.iter().map(Row::change).sum();
-        text += &format!("{} more owners: {} together\n", count(rest.len() as u64), signed(sum));
+        text += &format!("{}: {} together\n", owners(rest.len(), "more "), signed(sum));
     }
     if unchanged > 0 {
-        text += &format!("{} owners hold the same\n", count(unchanged as u64));
+        let verb = if unchanged == 1 { "holds" } else { "hold" };
+        text += &format!("{} {verb} the same\n", owners(unchanged, ""));
     }
     text
+}
+
+/// `1 more owner`, `12 owners`.
+pub(super) fn owners(number: usize, more: &str) -> String {
+    let noun = if number == 1 { "owner" } else { "owners" };
+    format!("{} {more}{noun}", count(number as u64))
 }
 
 /// How the steps were found, in words.
@@ -69,6 +77,11 @@ pub(super) fn how(leaks: &Leaks) -> String {
              {:.0} % agree",
             count(*requests as u64),
             agreement * 100.0
+        ),
+        How::Layers { requests } => format!(
+            "none found: no markers; the requests repeat every {}, but keep what they allocate, as layers of one \
+             step do; --marker or --every says where the steps are",
+            count(*requests as u64)
         ),
         How::Unknown => {
             "none found: no markers, and the requests do not repeat; --marker or --every says where they are"
@@ -143,7 +156,8 @@ pub(super) fn figures(leaks: &Leaks) -> String {
     text += &format!("live      {}\n", series(&human(&leaks.live)));
     let increments: Vec<String> = leaks.increments().into_iter().map(signed).collect();
     if !increments.is_empty() {
-        let what = if leaks.trend.pattern.grows() { "residual grows " } else { "" };
+        let grows = leaks.verdict == Verdict::Leak && leaks.trend.pattern.grows();
+        let what = if grows { "residual grows " } else { "" };
         text += &format!("change    {what}{} per cycle\n", series(&increments));
     }
     if !leaks.reserved.is_empty() {

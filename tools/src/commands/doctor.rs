@@ -58,6 +58,10 @@ fn asked(file: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Vec<
         let effective = effective.map_err(|error| format!("{OWN}: {error}"));
         asked.push(Asked { origin: OWN.to_string(), effective });
     }
+    for one in &mut asked {
+        one.effective = std::mem::replace(&mut one.effective, Err(String::new()))
+            .map(|effective| effective.for_device(None));
+    }
     asked
 }
 

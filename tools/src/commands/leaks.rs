@@ -6,7 +6,7 @@ use blockyard::vocab::Human;
 use serde_json::{Value, json};
 
 use super::diff::by;
-use super::diff_text::{clipped, figures, signed, verdict};
+use super::diff_text::{clipped, figures, owners, signed, verdict};
 use super::{busiest, print, print_json, read, replay_json, show_notices, warn};
 use crate::cli::Leaks;
 use crate::fail::Fail;
@@ -74,7 +74,7 @@ fn survivors(found: &Found, top: usize) -> String {
     let rest = found.survivors.get(top..).unwrap_or_default();
     if !rest.is_empty() {
         let bytes = rest.iter().map(|survivor| survivor.held.bytes).sum();
-        text += &format!("{} more owners: {}\n", count(rest.len() as u64), Human(bytes));
+        text += &format!("{}: {}\n", owners(rest.len(), "more "), Human(bytes));
     }
     text
 }
@@ -110,6 +110,7 @@ fn how(how: &How) -> Value {
             "agreement": hundredths(*agreement),
             "what": what,
         }),
+        How::Layers { requests } => json!({ "from": "none", "layers": requests }),
         How::Unknown => json!({ "from": "none" }),
     }
 }
