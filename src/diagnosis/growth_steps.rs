@@ -137,27 +137,27 @@ const CANDIDATES: usize = 48;
 const ENOUGH: f64 = 0.9;
 
 fn periodic(trace: &DeviceTrace) -> Steps {
-    let allocs: Vec<usize> = (0..trace.events.len())
-        .filter(|&index| trace.events[index].kind == Kind::Alloc)
-        .take(WINDOW)
-        .collect();
+    let allocs: Vec<usize> =
+        (0..trace.events.len()).filter(|&index| trace.events[index].kind == Kind::Alloc).collect();
+    let seen = &allocs[..allocs.len().min(WINDOW)];
     let with_sizes = |index: &usize| {
         let event = &trace.events[*index];
         (event.bytes, event.stack.0)
     };
     let places = |index: &usize| (0, trace.events[*index].stack.0);
-    let known: HashSet<u32> = allocs.iter().map(|&index| trace.events[index].stack.0).collect();
-    let full: Vec<(u64, u32)> = allocs.iter().map(with_sizes).collect();
+    let known: HashSet<u32> = seen.iter().map(|&index| trace.events[index].stack.0).collect();
+    let full: Vec<(u64, u32)> = seen.iter().map(with_sizes).collect();
     let mut ways = vec![("sizes", full)];
     if known.len() > 8 {
-        ways.push(("places", allocs.iter().map(places).collect()));
+        ways.push(("places", seen.iter().map(places).collect()));
     }
     let kept = kept_by_request(trace, &allocs);
     let mut layers = None;
     for (what, keys) in ways {
         for (requests, agreement) in periods(&keys) {
             if comes_back(&kept, requests) {
-                let bounds = lowest_phase(trace, &allocs, requests);
+                let bounds =
+                    troughs(&kept, requests).into_iter().map(|request| allocs[request]).collect();
                 return Steps { how: How::Period { requests, agreement, what }, bounds };
             }
             layers = layers.or(Some(requests));
@@ -238,27 +238,30 @@ fn agreement(keys: &[(u64, u32)], period: usize) -> f64 {
     same as f64 / all.max(1) as f64
 }
 
-/// Of all places in the period the one where the least bytes live: between two steps.
-fn lowest_phase(trace: &DeviceTrace, allocs: &[usize], period: usize) -> Vec<usize> {
-    let mut living = Living::before(trace);
-    let mut sums = vec![(0u128, 0u32); period];
-    let mut next = 0;
-    for (index, event) in trace.events.iter().enumerate() {
-        if allocs.get(next) == Some(&index) {
-            // The first period may be the start of the program: it does not vote.
-            if next >= period {
-                let (sum, count) = &mut sums[next % period];
-                *sum += u128::from(living.bytes());
-                *count += 1;
-            }
-            next += 1;
-        }
-        living.step(event);
+/// Of all places in the period the one where the least bytes live, between two steps; then, a period after each,
+/// the lowest place nearby, for steps differ a little.
+fn troughs(kept: &[(i128, i128)], period: usize) -> Vec<usize> {
+    // The first period may be the start of the program: it does not vote.
+    let mut sums = vec![(0i128, 0i128); period];
+    for (request, &(live, _)) in kept.iter().enumerate().skip(period) {
+        let (sum, count) = &mut sums[request % period];
+        (*sum, *count) = (*sum + live, *count + 1);
     }
-    let mean = |&(sum, count): &(u128, u32)| sum / u128::from(count.max(1));
     let phases = sums.iter().enumerate().filter(|(_, (_, count))| *count > 0);
-    let phase = phases.min_by_key(|&(phase, sum)| (mean(sum), phase)).map_or(0, |(phase, _)| phase);
-    allocs.iter().copied().skip(phase).step_by(period).collect()
+    let lowest = phases.min_by_key(|&(phase, &(sum, count))| (sum / count, phase));
+    let mut at = lowest.map_or(0, |(phase, _)| phase);
+    let reach = period / 8;
+    let mut found = Vec::with_capacity(kept.len() / period + 1);
+    while at < kept.len() {
+        found.push(at);
+        let next = at + period;
+        if next >= kept.len() {
+            break;
+        }
+        let nearby = (next - reach)..(next + reach + 1).min(kept.len());
+        at = nearby.min_by_key(|&place| (kept[place].0, place.abs_diff(next))).unwrap_or(next);
+    }
+    found
 }
 
 #[cfg(test)]
