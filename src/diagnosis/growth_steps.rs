@@ -154,10 +154,14 @@ fn periodic(trace: &DeviceTrace) -> Steps {
     let kept = kept_by_request(trace, &allocs);
     let mut layers = None;
     for (what, keys) in ways {
+        let key = |request: usize| match what {
+            "sizes" => with_sizes(&allocs[request]),
+            _ => places(&allocs[request]),
+        };
         for (requests, agreement) in periods(&keys) {
-            if comes_back(&kept, requests) {
-                let bounds =
-                    troughs(&kept, requests).into_iter().map(|request| allocs[request]).collect();
+            let starts = troughs(&kept, requests, key);
+            if comes_back(&kept, &starts) {
+                let bounds = starts.into_iter().map(|request| allocs[request]).collect();
                 return Steps { how: How::Period { requests, agreement, what }, bounds };
             }
             layers = layers.or(Some(requests));
@@ -183,9 +187,9 @@ fn kept_by_request(trace: &DeviceTrace, allocs: &[usize]) -> Vec<(i128, i128)> {
 }
 
 /// Whether a time round ends about where it began, in the middle of all: a step gives back what it took.
-fn comes_back(kept: &[(i128, i128)], period: usize) -> bool {
+fn comes_back(kept: &[(i128, i128)], starts: &[usize]) -> bool {
     const SHARE: f64 = 0.2;
-    let rounds = kept.iter().step_by(period).zip(kept.iter().skip(period).step_by(period));
+    let rounds = starts.windows(2).map(|pair| (kept[pair[0]], kept[pair[1]]));
     let mut shares: Vec<f64> = rounds
         .map(|(a, b)| (b.0 - a.0).unsigned_abs() as f64 / ((b.1 - a.1) as f64).max(1.0))
         .collect();
@@ -238,28 +242,30 @@ fn agreement(keys: &[(u64, u32)], period: usize) -> f64 {
     same as f64 / all.max(1) as f64
 }
 
-/// Of all places in the period the one where the least bytes live, between two steps; then, a period after each,
-/// the lowest place nearby, for steps differ a little.
-fn troughs(kept: &[(i128, i128)], period: usize) -> Vec<usize> {
-    // The first period may be the start of the program: it does not vote.
-    let mut sums = vec![(0i128, 0i128); period];
-    for (request, &(live, _)) in kept.iter().enumerate().skip(period) {
-        let (sum, count) = &mut sums[request % period];
-        (*sum, *count) = (*sum + live, *count + 1);
-    }
-    let phases = sums.iter().enumerate().filter(|(_, (_, count))| *count > 0);
-    let lowest = phases.min_by_key(|&(phase, &(sum, count))| (sum / count, phase));
-    let mut at = lowest.map_or(0, |(phase, _)| phase);
+/// The places where a step begins. In the last whole period it is where the least bytes live, between two steps;
+/// a period before and after each, the lowest nearby where the same is requested, for steps differ a little.
+fn troughs(kept: &[(i128, i128)], period: usize, key: impl Fn(usize) -> (u64, u32)) -> Vec<usize> {
+    let Some(start) = kept.len().checked_sub(2 * period) else { return Vec::new() };
+    let Some(anchor) = (start..start + period).min_by_key(|&place| (kept[place].0, place)) else {
+        return Vec::new();
+    };
     let reach = period / 8;
-    let mut found = Vec::with_capacity(kept.len() / period + 1);
-    while at < kept.len() {
+    let near = |place: usize| {
+        let nearby = place.saturating_sub(reach)..(place + reach + 1).min(kept.len());
+        let alike = nearby.filter(|&other| key(other) == key(anchor));
+        alike.min_by_key(|&other| (kept[other].0, other.abs_diff(place))).unwrap_or(place)
+    };
+    let mut found = vec![anchor];
+    let mut at = anchor;
+    while at >= period {
+        at = near(at - period);
         found.push(at);
-        let next = at + period;
-        if next >= kept.len() {
-            break;
-        }
-        let nearby = (next - reach)..(next + reach + 1).min(kept.len());
-        at = nearby.min_by_key(|&place| (kept[place].0, place.abs_diff(next))).unwrap_or(next);
+    }
+    found.reverse();
+    at = anchor;
+    while at + period < kept.len() {
+        at = near(at + period);
+        found.push(at);
     }
     found
 }

@@ -123,7 +123,7 @@ pub(super) fn verdict(leaks: &Leaks) -> String {
         }
         Verdict::Sawtooth => "no leak: live bytes go up and come back (sawtooth)".to_string(),
         Verdict::NoLeak => match leaks.trend.pattern.word() {
-            "first-steps" | "settled" => "no leak: live bytes grew in the first steps and not since",
+            "first-steps" | "settled" => "no leak: live bytes changed in the first steps and not since",
             "flat" => "no leak: live bytes are the same at every boundary",
             "shrinking" => "no leak: live bytes fall",
             _ => "no leak: no growth to be sure of",
