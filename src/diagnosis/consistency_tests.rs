@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::trace::{FinalBlock, FinalSegment, StackId};
-use crate::vocab::{Class, PoolId, StreamId};
+use crate::vocab::{BlockState, Class, PoolId, StreamId};
 
 const NONE: u32 = NO_ALLOCATION;
 
@@ -70,6 +70,11 @@ fn each_contradiction_has_its_code_and_place() {
     assert!(of(&[event(Free, NONE, 0x1200, 8), segment]).is_empty(), "from before");
     assert_eq!(of(&[alloc, free, free]), ["double-free"]);
     assert_eq!(of(&[alloc, free, Event { allocation: NONE, ..free }]), ["double-free"]);
+    let hollow =
+        [event(Alloc, 0, 0x1000, 0), event(Alloc, 1, 0x1000, 512), event(Free, 1, 0x1000, 512)];
+    let last = event(Free, NONE, 0x1000, 0);
+    assert!(of(&[&hollow[..], &[last]].concat()).is_empty(), "two blocks, one of no bytes");
+    assert_eq!(of(&[&hollow[..], &[last, last]].concat()), ["double-free"]);
     assert_eq!(of(&[alloc, event(Alloc, 1, 0x1100, 512)]), ["overlap"]);
     assert_eq!(of(&[segment, event(Alloc, 0, 0x1f00, 512)]), ["outside-memory"]);
     assert_eq!(of(&[segment, segment]), ["segment-overlap"]);
