@@ -14,6 +14,8 @@
 //! | `search`, `search_*` | a recording measured under many policies, on many threads |
 //! | `capacity`, `pareto` | the smallest device; what nothing else beats |
 //! | `shrink`, `shrink_*` | the smallest trace that still fails |
+//! | `owners`, `growth`, `growth_*` | whose memory it is, from one moment to another, across steps |
+//! | `consistency`, `consistency_*`, `safety` | whether a recording can have happened; reuse before a fence |
 
 pub mod capacity;
 pub mod explain;
@@ -42,3 +44,11 @@ pub mod verdict;
 pub mod verdict_message;
 pub mod verdict_report;
 pub mod verdict_residue;
+
+pub mod consistency;
+mod consistency_memory;
+pub mod growth;
+pub mod growth_leaks;
+pub mod growth_steps;
+pub mod owners;
+pub mod safety;

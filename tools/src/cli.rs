@@ -10,6 +10,11 @@ use crate::commands::tune_args::Tune;
 use crate::moment::When;
 use crate::sizes;
 
+#[path = "cli_checks.rs"]
+mod checks;
+
+pub use checks::{Check, Diff, Doctor, Leaks, Owner};
+
 /// Replay, chart and explain GPU memory traces, on any machine, with no GPU.
 #[derive(Debug, Parser)]
 #[command(name = "blockyard", version, arg_required_else_help = true, propagate_version = true)]
@@ -46,6 +51,14 @@ pub enum Command {
     Shrink(Shrink),
     /// Search the settings that serve recordings best, or say that no change is worth it.
     Tune(Tune),
+    /// Compare two recordings, two moments of one, or its steps: whose memory grew.
+    Diff(Diff),
+    /// Show what survives the steps of a run, whose it is, and whether it grows.
+    Leaks(Leaks),
+    /// Show settings, driver, devices and limits of this machine on one page, for a report.
+    Doctor(Doctor),
+    /// Check a recording: whether it can have happened, and whether memory was reused too early.
+    Check(Check),
     /// Print shell completions.
     Completions(Completions),
     /// Print the manual page.

@@ -1,10 +1,17 @@
 //! Commands: one file a subcommand. Each chooses what is read, replayed and shown.
 
+mod check;
 mod comparisons;
 mod convert;
+mod diff;
+mod diff_text;
+mod doctor;
+mod doctor_cuda;
+mod doctor_facts;
 mod explain;
 mod explain_json;
 mod explain_text;
+mod leaks;
 mod min_capacity;
 pub(crate) mod min_capacity_args;
 mod pictures;
@@ -52,6 +59,10 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::MinCapacity(arguments) => min_capacity::run(&arguments),
         Command::Shrink(arguments) => shrink::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Leaks(arguments) => leaks::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);
