@@ -8,12 +8,15 @@
 //! | [`vocab`] | nouns only: units, identifiers, the protocol between the core and the world |
 //! | [`policy`] | what to do, as pure functions and data; [`store`]: what is where |
 //! | [`heap`] | `apply(Input) -> Output`, pure and deterministic; [`ledger`]: a fold over its changes |
-//! | `device` | the simulated, recorded, host and CUDA devices; `interop`: for users of cudarc; `lab`: replay and the naive twin; `trace`: what is written down |
+//! | `allocator` | the core for programs with threads; `tensor`: arrays that live in its memory, and views of them |
+//! | `device` | the simulated, recorded, host and CUDA devices; `interop`: for users of cudarc |
+//! | `lab` | replay and the naive twin; `trace`: what is written down; `diagnosis`: why a request failed, and what helps |
 //! | `ffi` | the C interface |
 //!
 //! `ARCHITECTURE.md` in the repository has the picture and the rules.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(all(doctest, feature = "std"), doc = include_str!("../README.md"))]
+#![cfg_attr(all(doctest, feature = "std"), doc = include_str!("../docs/tensor-tutorial.md"))]
 
 extern crate alloc;
 
@@ -35,5 +38,7 @@ pub mod ffi;
 pub mod interop;
 #[cfg(feature = "std")]
 pub mod lab;
+#[cfg(all(feature = "std", not(loom)))]
+pub mod tensor;
 #[cfg(feature = "std")]
 pub mod trace;

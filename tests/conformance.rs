@@ -194,6 +194,7 @@ fn producer_and_consumer_on_two_streams() {
 fn host_memory_keeps_what_each_thread_wrote() {
     let device = SharedDevice::new(HostDevice::with_cap(GIB));
     let allocator = CachingAllocator::new(device.clone(), Config::default());
+    let memory = device.get().memory();
     let work = |number: u8| {
         let (mut random, mut held) = (Random::new(number.into()), Vec::new());
         let stream = allocator.stream((number % 2).into());
@@ -201,13 +202,16 @@ fn host_memory_keeps_what_each_thread_wrote() {
             if held.len() < 8 || random.chance(500_000) {
                 let buffer = stream.alloc(random.below(64 * KIB) + 1).unwrap();
                 let mark = number ^ (step as u8).wrapping_mul(31);
-                device.get().bytes_mut(buffer.address(), buffer.bytes()).unwrap().fill(mark);
+                let mut block = memory.claim(buffer.address(), buffer.bytes()).unwrap();
+                block.bytes_mut().fill(mark);
                 held.push((buffer, mark));
             } else {
                 let (buffer, mark) = held.swap_remove(random.below(held.len() as u64) as usize);
-                let device = device.get();
-                let bytes = device.bytes(buffer.address(), buffer.bytes()).unwrap();
-                assert!(bytes.iter().all(|&byte| byte == mark), "thread {number}, step {step}");
+                let block = memory.claim(buffer.address(), buffer.bytes()).unwrap();
+                assert!(
+                    block.bytes().iter().all(|&byte| byte == mark),
+                    "thread {number}, step {step}"
+                );
             }
         }
     };

@@ -199,6 +199,30 @@ fn d2_a_poll_finds_the_newest_that_has_passed() {
     rig.ends_clean();
 }
 
+/// The laws poll at once, when a device may not have got so far; here it has time to go wrong.
+#[test]
+fn d5_an_ordered_stream_stays_behind_the_fence() {
+    let Some(rig) = Rig::new() else { return };
+    let mut all = device(&rig.gpu);
+    let (after, waiter) = (StreamId(1), StreamId(2));
+    let handle = CudaStreamHandle::new(&rig.gpu).unwrap();
+    all.streams().enter(after, handle.clone());
+    all.streams().enter(waiter, CudaStreamHandle::new(&rig.gpu).unwrap());
+    let held = rig.gpu.hold(&handle).unwrap();
+    let serial = Serial(1);
+    assert_eq!(all.perform(Want::Fence { stream: after, serial }), Answer::Fenced);
+    assert_eq!(all.perform(Want::Order { waiter, after, serial }), Answer::Ordered);
+    assert_eq!(all.perform(Want::Fence { stream: waiter, serial }), Answer::Fenced);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let poll = Want::Poll { stream: waiter, newest: serial };
+    assert_eq!(all.perform(poll), Answer::Passed { through: Serial(0) });
+    drop(held);
+    let wait = Want::Wait { stream: waiter, serial };
+    assert_eq!(all.perform(wait), Answer::Passed { through: serial });
+    drop((all, handle));
+    rig.ends_clean();
+}
+
 /// A thread's own default stream has no name elsewhere; its fences are late there, never early.
 #[test]
 fn a_threads_default_stream_can_be_fenced_from_another() {

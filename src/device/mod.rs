@@ -18,6 +18,8 @@ pub mod costs;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod host;
+pub mod host_file;
+pub mod host_memory;
 pub mod laws;
 pub mod random;
 pub mod recorded;
@@ -26,5 +28,7 @@ pub mod sim;
 pub use contract::{CallKind, Calls, Device, fits, may_block};
 pub use costs::{CostModel, Price};
 pub use host::HostDevice;
+pub use host_file::HostFile;
+pub use host_memory::{HostBlock, HostMemory};
 pub use recorded::{Deed, Disagreement, RecordedDevice};
 pub use sim::{FencePolicy, Placement, Refusals, SimConfig, SimDevice};

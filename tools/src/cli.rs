@@ -4,8 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::commands::min_capacity_args::MinCapacity;
+use crate::commands::shrink_args::Shrink;
+use crate::commands::tune_args::Tune;
 use crate::moment::When;
 use crate::sizes;
+
+#[path = "cli_checks.rs"]
+mod checks;
+
+pub use checks::{Check, Diff, Doctor, Leaks, Owner};
 
 /// Replay, chart and explain GPU memory traces, on any machine, with no GPU.
 #[derive(Debug, Parser)]
@@ -31,10 +39,26 @@ pub enum Command {
     Summary(Summary),
     /// Draw a chart: memory map, timeline, address-time, histogram, fragmentation, compare, fleet.
     Render(Render),
+    /// Say why a request failed, what pins the memory, and which settings serve it, each proved by replay.
+    Explain(Explain),
     /// Write a recording in another format.
     Convert(Convert),
     /// Show settings: what is in force, against what was asked for, and where each value came from.
     Settings(Settings),
+    /// Find the smallest device on which a recording completes, for each policy.
+    MinCapacity(MinCapacity),
+    /// Shrink a trace to the smallest one with the same failure, for a bug report or a test.
+    Shrink(Shrink),
+    /// Search the settings that serve recordings best, or say that no change is worth it.
+    Tune(Tune),
+    /// Compare two recordings, two moments of one, or its steps: whose memory grew.
+    Diff(Diff),
+    /// Show what survives the steps of a run, whose it is, and whether it grows.
+    Leaks(Leaks),
+    /// Show settings, driver, devices and limits of this machine on one page, for a report.
+    Doctor(Doctor),
+    /// Check a recording: whether it can have happened, and whether memory was reused too early.
+    Check(Check),
     /// Print shell completions.
     Completions(Completions),
     /// Print the manual page.
@@ -187,6 +211,30 @@ pub struct Render {
     /// Options of the engine.
     #[command(flatten)]
     pub engine: Engine,
+    /// Everywhere.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// `blockyard explain`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  blockyard explain oom.pickle                    a snapshot that was taken at the out-of-memory
+  blockyard explain train.log                     the last error message in a log, of any framework
+  pbpaste | blockyard explain -                   a message from the clipboard
+  blockyard explain trace.csv --capacity 24GiB --policy pytorch:max_split_size_mb:128
+  blockyard explain oom.pickle --json | jq -r '.fixes[] | select(.completes) | .settings'")]
+pub struct Explain {
+    /// A recording, or a text with an error message in it; `-` is standard input.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Options of the engine; one policy at the most.
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Only the cause: no settings are replayed.
+    #[arg(long)]
+    pub no_fixes: bool,
     /// Everywhere.
     #[command(flatten)]
     pub common: Common,

@@ -4,6 +4,10 @@
 //! any bytes are a value or one error of one line, and a value survives being written and read again. Asked by
 //! `fuzz/fuzz_targets/` and `tools/tests/corpora.rs`. Never knows where its bytes come from.
 
+mod tensor;
+
+pub use tensor::views as tensor_views;
+
 use blockyard::lab::fuzzing::{Arena, Duel, NEWEST, Op, heap_inputs};
 use blockyard::lab::{Player, Setup, live_peak};
 use blockyard::policy::presets;
@@ -19,13 +23,14 @@ use crate::formats::read_bytes;
 pub type Body = fn(&[u8]) -> bool;
 
 /// Every target by name. The canary is the one that must fail.
-pub const TARGETS: [(&str, Body); 7] = [
+pub const TARGETS: [(&str, Body); 8] = [
     ("canary", canary),
     ("heap_inputs", heap),
     ("native_trace", native_trace),
     ("pickle", pickle),
     ("replay", replay),
     ("settings", settings),
+    ("tensor_views", tensor_views),
     ("text_formats", text_formats),
 ];
 

@@ -107,6 +107,12 @@ fn programs_may_register_kernels_and_bad_addresses_are_found() {
     assert_eq!(cuCtxSynchronize(), 700);
 }
 
+/// A byte read in another context.
+fn read_in(context: u64, address: u64) -> Vec<u8> {
+    ok(cuCtxSetCurrent(context));
+    read(address, 1)
+}
+
 #[test]
 fn kernels_need_access_to_a_peers_memory() {
     let machine = Machine::with("2");
@@ -123,6 +129,10 @@ fn kernels_need_access_to_a_peers_memory() {
     assert_eq!(cuCtxEnablePeerAccess(peer, 0), 704);
     ok(launch(add, 0, &mut [a, 5]));
     assert_eq!(read(a, 1), [5]);
+    ok(cuCtxSetCurrent(peer));
+    ok(launch(add, 0, &mut [b, 5]));
+    assert_eq!(cuCtxSynchronize(), 700, "access was given one way only");
+    assert_eq!(read_in(machine.context, b), [0], "not written");
     ok(cuDevicePrimaryCtxRelease_v2(1));
     assert_eq!(cuDevicePrimaryCtxRelease_v2(1), 201);
     assert_eq!(cuDevicePrimaryCtxRelease_v2(2), 101);

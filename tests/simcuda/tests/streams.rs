@@ -47,9 +47,16 @@ fn the_default_stream_waits_and_is_waited_for_but_not_by_all() {
     ok(cuStreamSynchronize(0));
     assert_eq!(done.load(Ordering::SeqCst), 1);
 
+    let e = event();
+    done.store(0, Ordering::SeqCst);
+    ok(cuLaunchHostFunc(blocking, slow, flag(&done)));
+    ok(cuEventRecord(e, 0));
+    ok(cuEventSynchronize(e));
+    assert_eq!(done.load(Ordering::SeqCst), 1, "its work waits, not only who asks for it");
+
+    let a = alloc(8);
     done.store(0, Ordering::SeqCst);
     ok(cuLaunchHostFunc(0, slow, flag(&done)));
-    let a = alloc(8);
     ok(cuMemsetD8Async(a, 1, 8, blocking));
     ok(cuStreamSynchronize(blocking));
     assert_eq!(done.load(Ordering::SeqCst), 1, "behind the default stream's work");
@@ -139,6 +146,64 @@ fn a_wait_is_for_the_record_that_was_last_when_it_was_asked_for() {
     assert_eq!(done.load(Ordering::SeqCst), 0, "the later record is another");
     ok(cuEventSynchronize(e));
     assert_eq!(done.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn time_is_that_of_the_last_record() {
+    let _machine = Machine::new();
+    let (s, start, end, done) = (stream(NON_BLOCKING), event(), event(), AtomicI32::new(0));
+    let mut millis = 0.0;
+    ok(cuEventRecord(start, s));
+    ok(cuEventRecord(end, s));
+    ok(cuStreamSynchronize(s));
+    simcuda_pause();
+    ok(cuEventRecord(end, s));
+    ok(cuLaunchHostFunc(s, slow, flag(&done)));
+    ok(cuEventRecord(end, s));
+    simcuda_resume();
+    std::thread::sleep(Duration::from_millis(5));
+    if done.load(Ordering::SeqCst) == 0 {
+        assert_eq!(cuEventElapsedTime_v2(&mut millis, start, end), 600);
+    }
+    ok(cuStreamSynchronize(s));
+    ok(cuEventElapsedTime_v2(&mut millis, start, end));
+    assert!(millis >= 19.0, "{millis}");
+}
+
+/// Sleeps, and then writes through its argument.
+extern "C" fn slow_write(
+    arguments: *mut *mut c_void,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+) {
+    std::thread::sleep(Duration::from_millis(20));
+    // SAFETY: one argument, an address, as registered; memory under work stays.
+    unsafe { **(*arguments).cast::<*mut u8>() = 7 };
+}
+
+#[test]
+fn memory_is_not_taken_away_under_work() {
+    let _machine = Machine::new();
+    ok(simcuda_register_kernel(c"slow_write".as_ptr(), slow_write, 1, [8].as_ptr()));
+    let (mut module, mut function) = (0, 0);
+    ok(cuModuleLoadData(&mut module, c".version 8.0 .entry slow_write()".as_ptr().cast()));
+    ok(cuModuleGetFunction(&mut function, module, c"slow_write".as_ptr()));
+    let (works, frees, done) = (stream(NON_BLOCKING), stream(NON_BLOCKING), AtomicI32::new(0));
+    let mut a = alloc(8);
+    let mut places = [(&raw mut a).cast::<c_void>()];
+    let none = std::ptr::null_mut();
+    ok(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, works, places.as_mut_ptr(), none));
+    std::thread::sleep(Duration::from_millis(5));
+    ok(cuMemFreeAsync(a, frees));
+    ok(cuLaunchHostFunc(frees, slow, flag(&done)));
+    ok(cuStreamSynchronize(works));
+    ok(cuStreamSynchronize(frees));
+    assert_eq!((alive("allocations"), simcuda_violations()), (0, 1), "found, and survived");
 }
 
 #[test]

@@ -1,15 +1,37 @@
 //! Commands: one file a subcommand. Each chooses what is read, replayed and shown.
 
+mod check;
 mod comparisons;
 mod convert;
+mod diff;
+mod diff_text;
+mod doctor;
+mod doctor_cuda;
+mod doctor_facts;
+mod explain;
+mod explain_json;
+mod explain_text;
+mod leaks;
+mod min_capacity;
+pub(crate) mod min_capacity_args;
 mod pictures;
 mod render;
 mod replay;
 mod replay_json;
 mod replay_text;
 mod settings;
+mod shrink;
+pub(crate) mod shrink_args;
+mod shrink_case;
 mod snapshot;
 mod summary;
+mod tune;
+pub(crate) mod tune_args;
+mod tune_crew;
+mod tune_json;
+mod tune_state;
+mod tune_text;
+mod tune_words;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,8 +53,16 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Summary(arguments) => summary::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
+        Command::MinCapacity(arguments) => min_capacity::run(&arguments),
+        Command::Shrink(arguments) => shrink::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Leaks(arguments) => leaks::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);

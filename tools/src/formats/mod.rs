@@ -83,6 +83,22 @@ pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
     }
 }
 
+/// The bytes of a file (`-`: standard input), opened if compressed, and what messages call it: for
+/// commands that read more than recordings.
+///
+/// # Errors
+/// A file that cannot be read or opened.
+pub fn load(path: &Path) -> Result<(String, Vec<u8>), FormatError> {
+    let name = input::name_of(path);
+    let nul = |first: &[u8]| match recognise(first) {
+        Err(wrong) if first.contains(&0) => Err(wrong.of(&name)),
+        _ => Ok(()),
+    };
+    let bytes = input::load(path, nul)?;
+    let content = input::decompress(&name, &bytes)?;
+    Ok((name, content.unwrap_or(bytes)))
+}
+
 fn read_content(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
     let format = recognise(bytes).map_err(|wrong| wrong.of(name))?.ok_or_else(|| {
         let found = if bytes.is_empty() { "an empty file" } else { "only blanks and comments" };
