@@ -132,7 +132,9 @@ impl TagScope {
 
     /// As [`TagScope::enter_tag`], for a stretch that no scope entered in it outlives.
     fn around(tag: TagId) -> Self {
-        Self { ends_inner: true, ..Self::enter_tag(tag) }
+        let mut scope = Self::enter_tag(tag);
+        scope.ends_inner = true;
+        scope
     }
 }
 
