@@ -41,9 +41,9 @@ pub fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// A capture, if what it keeps from going back would do; private pools, if what they withhold would do; else the
-/// holder of most of the free bytes. A range elsewhere that would have served the request outright counts before any sum
-/// of fragments.
+/// A capture, if what it keeps from going back would do; private pools, if what they withhold would
+/// do; else the holder of most of the free bytes. A range elsewhere that would have served the
+/// request outright counts before any sum of fragments.
 fn where_the_free_bytes_are(report: &Report) -> Verdict {
     let room = report.room_bytes().unwrap_or(0);
     let held = report.capture_held_bytes;
