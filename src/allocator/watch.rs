@@ -49,6 +49,13 @@ impl Watch {
         }
     }
 
+    /// The driver's handle of a stream; none of the default stream.
+    pub(crate) fn handle_of(&self, stream: StreamId) -> Option<u64> {
+        let streams = self.streams.lock();
+        let found = streams.iter().find(|named| *named.1 == stream && *named.0 != 0);
+        found.map(|named| *named.0)
+    }
+
     /// Who makes the present request. Called before the lock is taken.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
