@@ -11,6 +11,7 @@
 //! | `allocator` | the core for programs with threads; `tensor`: arrays that live in its memory, and views of them |
 //! | `device` | the simulated, recorded, host and CUDA devices; `interop`: for users of cudarc |
 //! | `lab` | replay and the naive twin; `trace`: what is written down; `diagnosis`: why a request failed, and what helps |
+//! | `ffi` | the C interface |
 //!
 //! `ARCHITECTURE.md` in the repository has the picture and the rules.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -31,6 +32,8 @@ pub mod allocator;
 pub mod device;
 #[cfg(feature = "std")]
 pub mod diagnosis;
+#[cfg(feature = "ffi")]
+pub mod ffi;
 #[cfg(feature = "cuda")]
 pub mod interop;
 #[cfg(feature = "std")]

@@ -28,10 +28,22 @@ impl CachingAllocator {
     /// The recorder's records, oldest first, and how many were lost before them.
     #[must_use]
     pub fn records(&self) -> (Vec<Record>, u64) {
-        let capacity = self.shared.locked().books.recorder.capacity();
-        let mut records = touched(FILLER, capacity);
+        let room = self.shared.locked().books.recorder.room();
+        let mut records = touched(FILLER, room);
         let lost = self.shared.locked().books.recorder.copy_to(&mut records);
         (records, lost)
+    }
+}
+
+impl CachingAllocator {
+    /// Keeps the last so many records from now on, and forgets those so far. 0: none; `usize::MAX`: all, in memory
+    /// that grows.
+    pub fn set_recording(&self, records: usize) {
+        let renewed = self.shared.locked().books.recorder.renewed(records);
+        self.shared.watch.look_for_recorder(records > 0);
+        let former = std::mem::replace(&mut self.shared.locked().books.recorder, renewed);
+        // Given back with no lock held.
+        drop(former);
     }
 }
 
@@ -123,7 +135,7 @@ struct Needs {
 }
 
 fn needs(inner: &Inner, records: bool) -> Needs {
-    let records = if records { inner.books.recorder.capacity() } else { 0 };
+    let records = if records { inner.books.recorder.room() } else { 0 };
     Needs { records, marks: inner.marks().len() }
 }
 

@@ -9,6 +9,12 @@ use super::clock::Clock;
 use super::sync::Arc;
 use crate::vocab::{Change, Observe, Origin, PoolId, Record, StreamId, Ticket, What};
 
+/// This capacity keeps everything, in memory that grows.
+const EVERYTHING: usize = usize::MAX;
+
+/// How many records there is room for from the start.
+const AT_ONCE: usize = 1 << 16;
+
 /// The ring.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -19,13 +25,24 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps the last `capacity` records; 0 keeps none.
+    /// Keeps the last `capacity` records; 0 keeps none, `usize::MAX` all.
     pub(crate) fn new(capacity: usize, clock: Arc<Clock>) -> Self {
-        Self { ring: Vec::with_capacity(capacity), capacity, next: 0, clock }
+        let room = if capacity == EVERYTHING { AT_ONCE } else { capacity };
+        Self { ring: Vec::with_capacity(room), capacity, next: 0, clock }
     }
 
-    pub(crate) const fn capacity(&self) -> usize {
-        self.capacity
+    /// Room for what a copy will hold, and what comes until it is made.
+    pub(crate) const fn room(&self) -> usize {
+        if self.capacity == EVERYTHING {
+            self.ring.len() + self.ring.len() / 8 + 64
+        } else {
+            self.capacity
+        }
+    }
+
+    /// An empty one of another capacity, that goes by the same clock.
+    pub(crate) fn renewed(&self, capacity: usize) -> Self {
+        Self::new(capacity, Arc::clone(&self.clock))
     }
 
     #[inline]
@@ -108,6 +125,17 @@ mod tests {
         assert!(records.iter().all(|record| record.time_us == 0), "the clock is off");
         let mut none = Vec::new();
         assert_eq!((ring(0).copy_to(&mut none), none.len()), (0, 0));
+    }
+
+    #[test]
+    fn j1_all_is_kept_where_all_is_asked_for() {
+        let mut recorder = ring(EVERYTHING);
+        (0..AT_ONCE as u64 + 10).for_each(|number| ask(&mut recorder, number));
+        let mut records = Vec::new();
+        assert_eq!(recorder.copy_to(&mut records), 0);
+        assert_eq!(records.len(), AT_ONCE + 10);
+        assert!(recorder.room() > records.len());
+        assert_eq!(recorder.renewed(2).room(), 2);
     }
 
     #[test]

@@ -10,13 +10,14 @@ use super::Config;
 use super::alarm::Alarms;
 use super::clock::Clock;
 use super::failure::Writers;
-use super::sync::{Arc, Slow};
+use super::sync::{Arc, AtomicUsize, Ordering, Slow};
 use super::tags;
 use crate::vocab::{CallStackId, Origin, StreamId};
 
 pub(crate) struct Watch {
-    /// Whether a request has anything to do for us: a plain value, so a predictable branch.
-    busy: bool,
+    /// Whether a request has anything to do for us, 0 or 1: one load and a predictable branch.
+    busy: AtomicUsize,
+    stacks: bool,
     pub clock: Arc<Clock>,
     #[cfg(feature = "stacks")]
     stack_depth: usize,
@@ -29,13 +30,14 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(config: &Config) -> Self {
-        let clock = Clock::new(if config.record > 0 { config.clock_every } else { 0 });
+        let clock = Clock::new(config.clock_every);
         #[cfg(feature = "stacks")]
         let stacks = config.stack_depth > 0;
         #[cfg(not(feature = "stacks"))]
         let stacks = false;
         Self {
-            busy: clock.runs() || stacks,
+            busy: AtomicUsize::new(usize::from((config.record > 0 && clock.runs()) || stacks)),
+            stacks,
             clock: Arc::new(clock),
             #[cfg(feature = "stacks")]
             stack_depth: config.stack_depth,
@@ -49,8 +51,14 @@ impl Watch {
     /// Who makes the present request. Called before the lock is taken.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
-        let stack = if self.busy { self.look() } else { CallStackId::NONE };
+        let stack = if self.busy.load(Ordering::Relaxed) > 0 { self.look() } else { CallStackId::NONE };
         Origin { tag: tags::current(), stack }
+    }
+
+    /// Whether the recorder wants the time.
+    pub(crate) fn look_for_recorder(&self, records: bool) {
+        let busy = (records && self.clock.runs()) || self.stacks;
+        self.busy.store(usize::from(busy), Ordering::Relaxed);
     }
 
     #[inline(never)]
