@@ -25,7 +25,7 @@ fn library(name: &str) -> Option<PathBuf> {
             let source = Path::new(SOURCES).join(format!("{name}.c"));
             let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"];
             let mut cc = Command::new("cc");
-            cc.args(flags).arg("-pthread").arg(source).arg("-o");
+    cc.args(flags).arg("-pthread").arg(source).args(["-ldl", "-o"]);
             let done = cc.arg(folder.join(format!("{name}.so"))).output().unwrap();
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         }
@@ -140,6 +140,18 @@ fn an_allocator_that_is_wrong_under_threads_is_right_on_one() {
         found.iter().any(|kind| ["overlap", "crash", "corrupted"].contains(&kind.as_str()))
     });
     assert!(found, "five runs of eight threads without a race");
+}
+
+#[test]
+fn a_cache_that_forgets_about_streams_is_found_on_a_driver_only() {
+    if library("broken").is_none() {
+        return;
+    }
+    let unordered = ["unordered_alloc", "unordered_free"];
+    let driver = blockyard_simcuda::control::library_path().unwrap();
+    let sim = ["--device", "sim", "--driver", driver.to_str().unwrap()];
+    assert_eq!(broken(unordered, "streams", &sim), ["order"]);
+    assert_eq!(broken(unordered, "overlap", &sim), [""; 0]);
 }
 
 #[test]

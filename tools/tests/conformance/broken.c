@@ -1,5 +1,5 @@
 /* Allocators that each break one rule. */
-#include <pthread.h>
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -111,11 +111,13 @@ ALLOC(hanging_alloc) {
 
 /* Forgets what live blocks hold. */
 static void *noted;
+static int was_noted;
 ALLOC(forgetful_alloc) {
     UNUSED;
     void *block = sound(size);
-    if (size == 1 << 20) {
+    if (size == 1 << 20 && !was_noted) {
         noted = block;
+        was_noted = 1;
     }
     return block;
 }
@@ -125,4 +127,41 @@ void forgetful_reset(void) {
         memset(noted, 0, 16);
     }
     noted = NULL;
+}
+
+/* A driver's memory, cached by size, that goes to any stream at once: right where nothing is asynchronous. */
+static struct { void *block; ssize_t size; } cache[4096];
+static int driver(const char *name, unsigned long long *out, unsigned long long what) {
+    static void *library;
+    if (library == NULL) {
+        library = dlopen("libcuda.so.1", RTLD_NOW);
+    }
+    void *found = library == NULL ? NULL : dlsym(library, name);
+    if (found == NULL) {
+        return 1;
+    }
+    return out == NULL ? ((int (*)(unsigned long long))found)(what)
+                       : ((int (*)(unsigned long long *, size_t))found)(out, what);
+}
+ALLOC(unordered_alloc) {
+    UNUSED;
+    for (int place = 0; place < 4096; place++) {
+        if (cache[place].block != NULL && cache[place].size == size) {
+            void *block = cache[place].block;
+            cache[place].block = NULL;
+            return block;
+        }
+    }
+    unsigned long long address = 0;
+    return size <= 0 || driver("cuMemAlloc_v2", &address, (size_t)size) != 0 ? NULL : (void *)address;
+}
+FREE(unordered_free) {
+    UNUSED;
+    for (int place = 0; ptr != NULL && place < 4096; place++) {
+        if (cache[place].block == NULL) {
+            cache[place].block = ptr;
+            cache[place].size = size;
+            return;
+        }
+    }
 }
