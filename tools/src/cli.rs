@@ -12,8 +12,11 @@ use crate::sizes;
 
 #[path = "cli_checks.rs"]
 mod checks;
+#[path = "cli_conformance.rs"]
+mod conformance;
 
 pub use checks::{Check, Diff, Doctor, Leaks, Owner};
+pub use conformance::Conformance;
 
 /// Replay, chart and explain GPU memory traces, on any machine, with no GPU.
 #[derive(Debug, Parser)]
@@ -59,6 +62,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Check a recording: whether it can have happened, and whether memory was reused too early.
     Check(Check),
+    /// Put an allocator, given as C functions in a shared library, through checks of its behaviour.
+    Conformance(Conformance),
     /// Print shell completions.
     Completions(Completions),
     /// Print the manual page.

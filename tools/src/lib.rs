@@ -6,6 +6,7 @@
 pub mod charts;
 pub mod cli;
 pub mod commands;
+pub mod conformance;
 pub mod fail;
 pub mod formats;
 pub mod free_curve;

@@ -2,6 +2,7 @@
 
 mod check;
 mod comparisons;
+mod conformance;
 mod convert;
 mod diff;
 mod diff_text;
@@ -63,6 +64,7 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Leaks(arguments) => leaks::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Conformance(arguments) => conformance::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
             clap_complete::generate(arguments.shell, &mut Cli::command(), "blockyard", &mut text);
