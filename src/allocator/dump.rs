@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::CachingAllocator;
 use super::shell::{Inner, Shared};
+use crate::policy::{Policy, presets};
 use crate::vocab::{Change, Dump, Mark, Origin, Record, Ticket, What};
 
 impl CachingAllocator {
@@ -89,7 +90,7 @@ impl Shared {
         };
         let asked = dump.records.iter().filter_map(|record| match record.what {
             What::Asked { tag, stack, .. } => Some(Origin { tag, stack }),
-            What::Changed(_) => None,
+            _ => None,
         });
         let origins = asked.chain(dump.marks.iter().map(|mark| mark.origin));
         let (mut tags, mut stacks) = (BTreeMap::new(), BTreeMap::new());
@@ -127,12 +128,22 @@ fn needs(inner: &Inner, records: bool) -> Needs {
     Needs { records, marks: inner.marks().len() }
 }
 
+/// The policy's name; where the device cannot map pages, that of the policy in force.
+fn policy_name(policy: &Policy) -> String {
+    let native = presets::blockyard_native();
+    let named = Policy { name: native.name.clone(), ..policy.clone() };
+    if named == native { native.name } else { policy.name.clone() }
+}
+
 /// What must be of one moment.
 fn fill(inner: &Inner, dump: &mut Dump, records: bool) {
     dump.view = inner.heap.view();
     dump.marks.extend_from_slice(inner.marks());
     dump.limit_bytes = inner.heap.limit();
-    dump.policy.push_str(&inner.heap.policy().name);
+    dump.policy.push_str(&policy_name(inner.heap.policy()));
+    let segments = dump.view.segments.iter().map(|segment| segment.pool);
+    dump.retired.extend(segments.filter(|&pool| inner.heap.is_retired(pool)));
+    dump.captures = inner.books.recorder.captures();
     if records {
         dump.lost = inner.books.recorder.copy_to(&mut dump.records);
     }
