@@ -9,7 +9,7 @@
 //! A *complete* recording also tells of ranges and of fences. Then a growth that it does not have was refused,
 //! and a wait that stands before the next growth says that the driver had refused till then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::contract::{Calls, Device};
 use crate::vocab::{Address, Answer, Fault, Serial, StreamId, UNIT, Want};
@@ -104,8 +104,8 @@ pub struct RecordedDevice {
     passed: BTreeMap<StreamId, Serial>,
     /// The recording tells of ranges and fences.
     complete: bool,
-    /// Streams that have had a fence.
-    fenced: BTreeSet<StreamId>,
+    /// The newest fence of each stream.
+    fenced: BTreeMap<StreamId, Serial>,
     calls: Calls,
 }
 
@@ -129,9 +129,12 @@ impl RecordedDevice {
     pub fn lay_out(&mut self, deeds: impl IntoIterator<Item = Deed>, ends_refused: bool) {
         self.ends_refused = ends_refused;
         self.deeds.clear();
-        // A stream whose fences all stand before the recording is not asked about.
+        // A stream is asked about fences from before the recording too, of which nothing is known here.
+        let (fenced, passed) = (&self.fenced, &self.passed);
         let asked = |deed: &Deed| match deed {
-            Deed::Passed { stream, .. } => self.fenced.contains(stream),
+            Deed::Passed { stream, .. } => fenced
+                .get(stream)
+                .is_some_and(|newest| passed.get(stream).is_none_or(|p| p < newest)),
             _ => true,
         };
         self.deeds.extend(deeds.into_iter().filter(asked));
@@ -318,14 +321,15 @@ impl Device for RecordedDevice {
                 }
                 Answer::Released
             }
-            Want::Fence { stream, .. } => {
-                self.fenced.insert(stream);
+            Want::Fence { stream, serial } => {
+                self.fenced.insert(stream, serial);
                 Answer::Fenced
             }
             Want::Order { .. } => Answer::Ordered,
             Want::Poll { stream, newest } => self.poll(stream, newest),
             Want::Wait { stream, serial } => {
                 self.behind(stream);
+                self.passed.insert(stream, serial);
                 Answer::Passed { through: serial }
             }
         };

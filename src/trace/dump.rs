@@ -179,12 +179,18 @@ impl<'a> Scribe<'a> {
             What::Limit { bytes, .. } => limit(bytes, base),
             What::RangeGiven { base: start, bytes } => {
                 let event = Event { kind: Kind::RangeAlloc, bytes, ..at(base, start) };
-                before::of_range(self.dump, place, event)
+                match before::of_range(self.dump, place, event) {
+                    Some(event) => event,
+                    None => return,
+                }
             }
             What::RangeTaken { base: start, bytes } => {
-                let event = Event { kind: Kind::RangeFree, bytes, ..at(base, start) };
-                let order = record.bytes as u32;
-                before::of_range(self.dump, place, Event { order, ..event })
+                let (kind, order) = (Kind::RangeFree, record.bytes as u32);
+                let event = Event { kind, bytes, order, ..at(base, start) };
+                match before::of_range(self.dump, place, event) {
+                    Some(event) => event,
+                    None => return,
+                }
             }
             What::Passed { stream, behind: bytes } => {
                 Event { kind: Kind::Passed, stream, bytes, ..base }

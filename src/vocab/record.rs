@@ -159,7 +159,7 @@ pub struct Dump {
     pub lost: u64,
     /// The heap after the last record.
     pub view: HeapView,
-    /// Private pools with memory after the last record, but without users.
+    /// Private pools without users that have memory after the last record, or gave it back in one.
     pub retired: Vec<PoolId>,
     /// How many captures are under way after the last record.
     pub captures: u64,

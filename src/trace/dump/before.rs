@@ -5,7 +5,7 @@
 
 use super::super::recording::{Event, Kind};
 use super::limit;
-use crate::vocab::{Address, Change, Class, Dump, PoolId, Record, StreamId, Target, What};
+use crate::vocab::{Change, Class, Dump, PoolId, Record, Target, What};
 
 /// Whether a record is of something that the program said.
 pub(super) const fn is_input(record: &Record) -> bool {
@@ -85,32 +85,30 @@ fn retired(dump: &Dump) -> Vec<PoolId> {
     before
 }
 
-/// The event of an address range, with whose it is: that is known from the pages mapped in it, of
-/// which the nearest record tells, or else the heap at the end.
-pub(super) fn of_range(dump: &Dump, place: usize, event: Event) -> Event {
+/// The event of an address range, with whose it is: the pages that were mapped in it tell. A range from
+/// before that never had one while the ring lasts is no more than a number: of its end there is no
+/// event.
+pub(super) fn of_range(dump: &Dump, place: usize, event: Event) -> Option<Event> {
     let range = event.address..event.address + event.bytes;
     let tells = |record: &Record| match record.what {
         What::Changed(
             Change::Mapped { base, class, stream, pool, .. }
             | Change::Unmapped { base, class, stream, pool, .. },
         ) if range.contains(&base.0) => Some((class, stream, pool)),
+        What::RangeGiven { base, .. } | What::RangeTaken { base, .. }
+            if base.0 == event.address =>
+        {
+            Some((Class::Large, event.stream, event.pool))
+        }
         _ => None,
     };
     let found = match event.kind {
-        Kind::RangeFree => dump.records[..place].iter().rev().find_map(tells),
-        _ => dump.records[place..].iter().find_map(tells),
+        Kind::RangeFree => dump.records[first_whole(dump)..place].iter().rev().find_map(tells)?,
+        _ => {
+            let later = dump.records[place + 1..].iter().find_map(tells);
+            later.unwrap_or((Class::Large, event.stream, event.pool))
+        }
     };
-    let (class, stream, pool) = found.or_else(|| at_the_end(dump, event.address)).unwrap_or((
-        Class::Large,
-        StreamId(0),
-        PoolId::DEFAULT,
-    ));
-    Event { class: Some(class), stream, pool, ..event }
-}
-
-fn at_the_end(dump: &Dump, base: u64) -> Option<(Class, StreamId, PoolId)> {
-    let segments = &dump.view.segments;
-    let place = segments.binary_search_by_key(&Address(base), |segment| segment.base).ok()?;
-    let segment = &segments[place];
-    Some((segment.class, segment.stream, segment.pool))
+    let (class, stream, pool) = found;
+    Some(Event { class: Some(class), stream, pool, ..event })
 }
