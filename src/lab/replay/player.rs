@@ -9,7 +9,7 @@ use super::super::warm::{self, Warm};
 use super::runs::{self, Run};
 use super::world::World;
 use super::{Driver, Exact, ExactMismatch, Failure, ReplayError, Setup, Watch, known_capacity};
-use crate::device::{Deed, Device, FencePolicy, RecordedDevice, SimConfig, SimDevice};
+use crate::device::{Device, FencePolicy, RecordedDevice, SimConfig, SimDevice};
 use crate::heap::{Heap, seed::SeedSegment};
 use crate::ledger::Stats;
 use crate::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording};
@@ -52,7 +52,7 @@ pub struct Player<'a, W: Watch> {
 }
 
 /// Streams that stand in for the recording's fences begin here; no real stream number is as high.
-const STAND_IN: u32 = 1 << 30;
+pub(super) const STAND_IN: u32 = 1 << 30;
 
 impl<'a, W: Watch> Player<'a, W> {
     /// A replay of one device's part of a recording, before its first event. Policy `pytorch` breaks ties as
@@ -421,7 +421,7 @@ impl<'a, W: Watch> Player<'a, W> {
         if let Some(stream) = self.pending.remove(&event.address) {
             self.run.completed.push(stream.0);
             if self.told {
-                self.run.deeds.push(Deed::Passed { stream, behind: 0 });
+                self.run.completes(stream);
             }
             return Ok(());
         }

@@ -10,7 +10,7 @@
 //! request where that one did not, so on a simulated device it is an emptied cache only where the recording's
 //! device had room for the growth all along.
 
-use super::player::Player;
+use super::player::{Player, STAND_IN};
 use super::world::World;
 use super::{ReplayError, Watch};
 use crate::device::Deed;
@@ -34,6 +34,23 @@ impl Run {
     /// Whether memory came or went.
     pub(super) const fn moves(&self) -> bool {
         self.releases + self.growths > 0
+    }
+
+    /// A free that waits for a stand-in completes here. The stream that it stands for passed last; when that was
+    /// asked before, the free was asked about in vain.
+    pub(super) fn completes(&mut self, stand_in: StreamId) {
+        let asked = |deed: &Deed| match *deed {
+            Deed::Passed { stream, .. } if stream.0 < STAND_IN => Some(stream),
+            _ => None,
+        };
+        let last = self.deeds.iter().rposition(|deed| asked(deed).is_some());
+        let stream = last.and_then(|last| asked(&self.deeds[last]));
+        let in_vain = |place: &usize| asked(&self.deeds[*place]) == stream;
+        let before: Vec<usize> = (0..last.unwrap_or(0)).filter(in_vain).collect();
+        for place in before.into_iter().rev() {
+            self.deeds.insert(place, Deed::Passed { stream: stand_in, behind: 1 });
+        }
+        self.deeds.push(Deed::Passed { stream: stand_in, behind: 0 });
     }
 
     /// The run is over; frees that it completed stay.
