@@ -5,7 +5,7 @@
 
 use super::compute::Region;
 use super::error::{Result, TensorError};
-use super::place::Place;
+use super::place::{Lane, Place};
 use crate::allocator::DeviceBuffer;
 use crate::device::HostFile;
 use crate::vocab::Address;
@@ -25,7 +25,18 @@ pub struct Storage {
 impl Storage {
     /// New memory. What stands in it is not defined.
     pub(super) fn new(place: &Place, bytes: u64) -> Result<Self> {
-        let buffer = place.stream().alloc(bytes)?;
+        Self::of_buffer(place, place.stream().alloc(bytes)?, bytes)
+    }
+
+    /// New memory that belongs to a lane and is used by the place's stream: the lane writes it first
+    /// and need not wait for what the stream has to do.
+    pub(super) fn on_lane(place: &Place, lane: Lane, bytes: u64) -> Result<Self> {
+        let buffer = place.lane(lane).alloc(bytes)?;
+        buffer.record_stream(place.stream());
+        Self::of_buffer(place, buffer, bytes)
+    }
+
+    fn of_buffer(place: &Place, buffer: DeviceBuffer, bytes: u64) -> Result<Self> {
         let memory = Region { address: buffer.address(), bytes };
         let mut storage =
             Self { place: place.clone(), memory, buffer: Some(buffer), admitted: false };
@@ -95,6 +106,13 @@ impl Storage {
     pub(super) fn used_by(&self, user: &Place) {
         if let Some(buffer) = self.buffer.as_ref().filter(|_| user == &self.place) {
             buffer.record_stream(user.stream());
+        }
+    }
+
+    /// A lane copies from it or to it: its memory is reused only when that is done.
+    pub(super) fn used_in(&self, lane: Lane) {
+        if let Some(buffer) = &self.buffer {
+            buffer.record_stream(&self.place.lane(lane));
         }
     }
 
