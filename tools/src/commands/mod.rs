@@ -2,6 +2,7 @@
 
 mod comparisons;
 mod convert;
+mod estimate;
 mod pictures;
 mod render;
 mod replay;
@@ -32,6 +33,7 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Summary(arguments) => summary::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
         Command::Completions(arguments) => {
             let mut text = Vec::new();
