@@ -112,23 +112,32 @@ impl HostMemory {
     }
 
     /// Memory of somebody else becomes a segment; `keep` takes it back when it is dropped, which is
-    /// after the last claim on it.
+    /// after the last claim on it. False, and `keep` is dropped: it would lie over another segment.
     ///
     /// # Safety
-    /// These bytes are initialised, and nobody else's but the work of a device as long as `keep` lives.
-    #[cfg(feature = "cuda")]
-    pub(super) unsafe fn lend(
+    /// These bytes are initialised, and as long as `keep` lives nobody else reads or writes them while
+    /// a claim on them is used.
+    #[must_use]
+    pub unsafe fn lend(
         &self,
         base: NonNull<u8>,
         bytes: usize,
         keep: Box<dyn Any + Send + Sync>,
-    ) {
+    ) -> bool {
         let segment = Segment { whole: base, owner: Owner::Lender { _keep: keep }, skip: 0, bytes };
-        self.books().segments.insert(segment.base(), Arc::new(segment));
+        let (from, end) = (segment.base(), segment.base() + bytes as u64);
+        let mut books = self.books();
+        let before = books.segments.range(..end).next_back();
+        if bytes == 0 || before.is_some_and(|(at, other)| at + other.bytes as u64 > from) {
+            drop(books);
+            return false;
+        }
+        books.segments.insert(from, Arc::new(segment));
+        true
     }
 
     /// Takes a segment of this very size back, unless some of it is claimed.
-    pub(super) fn release(&self, base: Address, bytes: u64) -> bool {
+    pub(crate) fn release(&self, base: Address, bytes: u64) -> bool {
         let mut books = self.books();
         let found = books.segments.get(&base.0).is_some_and(|found| found.bytes as u64 == bytes);
         let idle = found && !books.claimed(base.0, base.0 + bytes);

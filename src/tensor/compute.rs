@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::axes::MAX_RANK;
 use super::dtype::DType;
 use super::hazards::Reached;
-use crate::device::HostFile;
+use crate::device::{HostFile, HostMemory};
 use crate::vocab::{Address, Fault, StreamId};
 
 /// The memory of one storage.
@@ -179,6 +179,11 @@ pub trait Compute: Send + Sync + fmt::Debug {
     /// The device's, or not for these types.
     fn csr_times_dense(&self, _job: &CsrTimesDense, _: StreamId) -> Result<(), ComputeError> {
         Err(ComputeError::NotSupported("the product of sparse and dense"))
+    }
+
+    /// The memory that storages are claimed from, where the host works on it.
+    fn host_memory(&self) -> Option<HostMemory> {
+        None
     }
 
     /// The bus that a device is at, or that page-locked memory is for; `None`: copies between places

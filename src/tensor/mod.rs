@@ -21,6 +21,7 @@
 //! | `pool`, `prefetch` | tensors that are used again, batches that arrive ahead |
 //! | `place`, `storage` | where, and whose memory |
 //! | `create`, `views`, `copies`, `values`, `display` | the operations |
+//! | `dlpack` | to other libraries and from them |
 //! | `sparse` | COO and CSR |
 
 mod axes;
@@ -31,6 +32,7 @@ mod create;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod display;
+pub mod dlpack;
 mod dtype;
 mod error;
 mod hazards;

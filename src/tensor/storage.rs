@@ -4,10 +4,11 @@
 //! **X2**: every storage starts at a multiple of [`ALIGNMENT`] bytes.
 
 use super::compute::Region;
+use super::dlpack::DlPack;
 use super::error::{Result, TensorError};
 use super::place::{Lane, Place};
 use crate::allocator::DeviceBuffer;
-use crate::device::HostFile;
+use crate::device::{HostFile, HostMemory};
 use crate::vocab::Address;
 
 /// Every storage starts at a multiple of so many bytes: enough for any vector load.
@@ -20,6 +21,25 @@ pub struct Storage {
     memory: Region,
     buffer: Option<DeviceBuffer>,
     admitted: bool,
+    /// Dropped last: another library's memory.
+    _foreign: Option<Foreign>,
+}
+
+/// Memory of another library, which takes it back when this is dropped.
+#[derive(Debug)]
+pub(super) enum Foreign {
+    /// Lent to the memory that the host's place claims from.
+    Host(HostMemory, Region),
+    /// On a device, where nothing is claimed.
+    Device(#[expect(dead_code, reason = "for its drop")] Box<DlPack>),
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if let Self::Host(memory, region) = self {
+            memory.release(region.address, region.bytes);
+        }
+    }
 }
 
 impl Storage {
@@ -38,8 +58,13 @@ impl Storage {
 
     fn of_buffer(place: &Place, buffer: DeviceBuffer, bytes: u64) -> Result<Self> {
         let memory = Region { address: buffer.address(), bytes };
-        let mut storage =
-            Self { place: place.clone(), memory, buffer: Some(buffer), admitted: false };
+        let mut storage = Self {
+            place: place.clone(),
+            memory,
+            buffer: Some(buffer),
+            admitted: false,
+            _foreign: None,
+        };
         storage.assert_aligned();
         if bytes > 0 {
             place.compute().admit(memory).map_err(|error| place.failed(error))?;
@@ -51,7 +76,9 @@ impl Storage {
     /// A file as it is, or a copy of it where the place cannot use it so.
     pub(super) fn of_file(place: &Place, file: HostFile) -> Result<Self> {
         let storage = match place.compute().adopt(file) {
-            Ok(memory) => Self { place: place.clone(), memory, buffer: None, admitted: true },
+            Ok(memory) => {
+                Self { place: place.clone(), memory, buffer: None, admitted: true, _foreign: None }
+            }
             Err(file) => {
                 let storage = Self::new(place, file.bytes().len() as u64)?;
                 let written =
@@ -62,6 +89,16 @@ impl Storage {
             }
         };
         storage.assert_aligned();
+        Ok(storage)
+    }
+
+    /// Memory of another library, which need not start where ours does.
+    pub(super) fn of_foreign(place: &Place, memory: Region, foreign: Foreign) -> Result<Self> {
+        let (place, _foreign) = (place.clone(), Some(foreign));
+        let mut storage = Self { place, memory, buffer: None, admitted: false, _foreign };
+        let admitted = storage.place.compute().admit(memory);
+        admitted.map_err(|error| storage.place.failed(error))?;
+        storage.admitted = true;
         Ok(storage)
     }
 
@@ -96,7 +133,7 @@ impl Storage {
         self.memory
     }
 
-    /// Whether it is a mapped file.
+    /// Whether it is a mapped file, or memory of another library.
     #[must_use]
     pub const fn is_mapped(&self) -> bool {
         self.buffer.is_none()

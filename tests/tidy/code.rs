@@ -14,11 +14,12 @@ const TALL: [(&str, &str); 1] = [("src/lab/replay.rs", "to be split by driver")]
 
 /// Where `unsafe` may stand. Files of tests and benches that count allocations need a global allocator, and
 /// the simulated driver is a C interface to raw memory.
-const UNSAFE: [&str; 10] = [
+const UNSAFE: [&str; 11] = [
     "src/device/host",
     "src/device/cuda/",
     "src/interop/",
     "src/tensor/cuda.rs",
+    "src/tensor/dlpack.rs",
     "tests/common/launch.rs",
     "src/ffi/",
     "kernels/host/",

@@ -52,13 +52,16 @@ impl ModelFile {
     /// # Errors
     /// Says what is wrong with it.
     pub fn read(path: &Path) -> Result<Self, String> {
+        let suffix = path.extension().and_then(|suffix| suffix.to_str());
+        if !matches!(suffix, Some("toml" | "json")) {
+            return Err("is neither .json nor .toml; recordings are given by --trace".to_string());
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot be read: {error}; expected a model file"))?;
-        match path.extension().and_then(|suffix| suffix.to_str()) {
-            Some("toml") => toml::from_str(&text).map_err(|error| error.to_string()),
-            Some("json") => serde_json::from_str(&text).map_err(|error| error.to_string()),
-            _ => Err("is neither .json nor .toml; recordings are given by --trace".to_string()),
+        if suffix == Some("toml") {
+            return toml::from_str(&text).map_err(|error| error.to_string());
         }
+        serde_json::from_str(&text).map_err(|error| error.to_string())
     }
 }
 

@@ -122,7 +122,9 @@ impl PinnedDevice {
         // so they are written once.
         unsafe { base.write_bytes(0, size) };
         // SAFETY: initialised above, and given back by `keep` alone.
-        unsafe { self.memory.lend(base, size, Box::new(keep)) };
+        if !unsafe { self.memory.lend(base, size, Box::new(keep)) } {
+            return Err(missing);
+        }
         Ok(Address(pointer as u64))
     }
 
