@@ -4,9 +4,9 @@
 //! `blockyard replay run.trace.zst --policy blockyard` and
 //! `blockyard render run.trace.zst -o run.svg`. No GPU: tensors have shapes, addresses and lifetimes.
 //!
-//! Two epochs of a small transformer: batches of varying length come through page-locked memory, layer
-//! after layer keeps what the backward pass needs, gradients live until the optimizer has stepped, and
-//! the optimizer's states appear at its first step and stay.
+//! A small transformer on batches of varying length: layer after layer keeps what the backward pass
+//! needs, gradients live until the optimizer has stepped, and the optimizer's states appear at its
+//! first step and stay. Then the same number of batches through page-locked memory, by a model of the bus.
 
 use std::error::Error;
 use std::sync::Arc;

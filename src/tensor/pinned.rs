@@ -12,7 +12,6 @@ use super::place::Place;
 use super::simulated::NoValues;
 use crate::allocator::{CachingAllocator, Config};
 use crate::device::{CostModel, HostDevice, HostFile, SimConfig, SimDevice};
-use crate::policy::presets;
 use crate::vocab::StreamId;
 
 /// Works as another place does, after waiting for copies.
@@ -112,13 +111,13 @@ impl<C: Compute> Compute for Pinned<C> {
 
 impl Place {
     /// Page-locked memory for transfers with this device, at most `cap` bytes, under
-    /// [`presets::pinned`]. For a simulated device it has no values either. For a place without a
+    /// [`Config::pinned`]. For a simulated device it has no values either. For a place without a
     /// bus, such as the host, ordinary memory stands in, and copies wait.
     ///
     /// # Errors
     /// The driver has no such memory.
     pub fn pinned(device: &Self, cap: Option<u64>) -> Result<Self, ComputeError> {
-        Self::pinned_with(device, cap, Config::with_policy(presets::pinned()))
+        Self::pinned_with(device, cap, Config::pinned())
     }
 
     /// The same, configured.
