@@ -18,6 +18,8 @@ const UNSAFE: &[&str] = &[
     "src/device/host",
     "src/device/cuda/",
     "src/interop/",
+    "src/tensor/cuda.rs",
+    "src/tensor/dlpack.rs",
     "tests/common/launch.rs",
     "src/ffi/",
     "ffi/",

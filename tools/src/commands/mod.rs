@@ -9,6 +9,7 @@ mod diff_text;
 mod doctor;
 mod doctor_cuda;
 mod doctor_facts;
+mod estimate;
 mod explain;
 mod explain_json;
 mod explain_text;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Render(arguments) => render::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
         Command::MinCapacity(arguments) => min_capacity::run(&arguments),
         Command::Shrink(arguments) => shrink::run(&arguments),
