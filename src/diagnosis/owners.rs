@@ -310,6 +310,8 @@ mod tests {
                 pool: PoolId(0),
                 class: Class::Small,
                 expandable: false,
+                range: None,
+                order: 0,
                 stack: StackId(0),
                 blocks: vec![FinalBlock {
                     address: 16384,

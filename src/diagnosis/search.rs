@@ -101,7 +101,7 @@ impl<'a> Subject<'a> {
     /// One device's part of a recording. O(events).
     #[must_use]
     pub fn new(recording: &'a Recording, trace: &'a DeviceTrace) -> Self {
-        let live_peak = live_peak(trace, &warm::before(trace, &presets::pytorch()));
+        let live_peak = live_peak(trace, &warm::before(recording, trace, &presets::pytorch()));
         Self { recording, trace, live_peak }
     }
 

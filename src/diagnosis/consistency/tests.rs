@@ -37,6 +37,8 @@ fn ending(events: &[Event], blocks: Vec<FinalBlock>) -> DeviceTrace {
         pool: PoolId(0),
         class: Class::Small,
         expandable: false,
+        range: None,
+        order: 0,
         stack: StackId(0),
         blocks,
     };

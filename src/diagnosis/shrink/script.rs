@@ -73,9 +73,9 @@ impl Script {
     /// The requests of one device's part of a recording: blocks from before it are requested first, a request
     /// that failed is a request, and a free that completes late is a use by another stream and a free. O(events).
     #[must_use]
-    pub fn of(trace: &DeviceTrace) -> Self {
+    pub fn of(recording: &Recording, trace: &DeviceTrace) -> Self {
         let mut reader = Reader::default();
-        reader.past(trace);
+        reader.past(recording, trace);
         for (index, event) in trace.events.iter().enumerate() {
             reader.event(event, &trace.events[index + 1..]);
         }
@@ -210,8 +210,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn past(&mut self, trace: &DeviceTrace) {
-        for segment in &warm::before(trace, &presets::pytorch()).segments {
+    fn past(&mut self, recording: &Recording, trace: &DeviceTrace) {
+        for segment in &warm::before(recording, trace, &presets::pytorch()).segments {
             for block in &segment.live {
                 let (stream, pool) = (segment.stream, segment.pool);
                 let request =

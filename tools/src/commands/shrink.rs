@@ -80,7 +80,7 @@ fn shrink<'a>(arguments: &'a Shrink, recording: &Recording) -> Result<Outcome<'a
         )));
     }
     let effective = policy(&arguments.policy, recording.settings.as_deref())?;
-    let script = Script::of(trace);
+    let script = Script::of(recording, trace);
     let judged = Judge::of(recording, &script, effective.policy.clone(), capacity, arguments.keep)
         .map_err(|error| Fail::BadInput(format!("{named}: {error}")))?;
     let Some((judge, first)) = judged else {
