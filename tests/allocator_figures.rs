@@ -338,7 +338,7 @@ fn statistics_scopes_and_peaks() {
 fn asked(records: &[Record]) -> Vec<(u64, TagId, PoolId)> {
     let asked = records.iter().filter_map(|record| match record.what {
         What::Asked { tag, pool, .. } => Some((record.bytes, tag, pool)),
-        What::Changed(_) => None,
+        _ => None,
     });
     asked.collect()
 }

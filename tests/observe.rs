@@ -206,7 +206,7 @@ fn a_free_that_waits_for_its_stream_is_seen_as_such() {
     let recording = through_a_file(&allocator.dump());
     let device = &recording.devices[0];
     let kinds: Vec<_> = device.events.iter().map(|event| event.kind).collect();
-    assert_eq!(kinds, [Kind::SegmentAlloc, Kind::Alloc, Kind::FreeRequested]);
+    assert_eq!(kinds, [Kind::SegmentAlloc, Kind::Alloc, Kind::Use, Kind::FreeRequested]);
     assert_eq!(device.segments[0].blocks[0].state, BlockState::AwaitingFree);
 }
 

@@ -41,7 +41,7 @@ fn every_block_and_event_knows_where_it_was_asked_for() {
     let (records, _) = allocator.records();
     let stacks = records.iter().filter_map(|record| match record.what {
         What::Asked { stack, .. } => Some(stack),
-        What::Changed(_) => None,
+        _ => None,
     });
     let stacks: Vec<_> = stacks.collect();
     assert!(stacks[0] == stacks[1] && stacks[0] == stacks[2] && stacks[0] != stacks[3]);

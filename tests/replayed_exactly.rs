@@ -7,7 +7,7 @@ use blockyard::device::{FencePolicy, SimConfig, SimDevice};
 use blockyard::lab::{Player, Setup};
 use blockyard::policy::{Policy, presets};
 use blockyard::trace::{Recording, dump, wire};
-use blockyard::vocab::{Dump, MIB};
+use blockyard::vocab::{Dump, MIB, Verdict};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -176,6 +176,50 @@ const fn on_one_stream(step: &mut Step) {
 
 fn fences() -> impl Strategy<Value = FencePolicy> {
     select(vec![FencePolicy::Immediate, FencePolicy::AfterCalls(7), FencePolicy::OnlyWhenWaited])
+}
+
+/// The two orders of a small and a large request: each side has a range of its own.
+#[test]
+fn small_before_large_is_reproduced() {
+    let steps = [Step::Alloc(320 << 10, 0, None), Step::Alloc(4 * MIB, 0, None)];
+    for steps in [steps, [steps[1], steps[0]]] {
+        let dump = ran(&presets::blockyard(), 1000, FencePolicy::Immediate, &steps);
+        assert_eq!(reproduced(&presets::blockyard(), &dump), Ok(()));
+    }
+}
+
+#[test]
+fn a_recorded_limit_fails_the_request_again_and_is_named() {
+    let limit = Step::Limit(Some(32 * MIB));
+    let steps = [limit, Step::Alloc(10 * MIB, 0, None), Step::Alloc(28 * MIB, 0, None)];
+    for name in presets::NAMES {
+        let policy = presets::named(name).unwrap();
+        for record in [1000, 4] {
+            let dump = ran(&policy, record, FencePolicy::Immediate, &steps);
+            assert_eq!(dump.lost > 0, record == 4, "the limit is from before");
+            let recording = written(&dump);
+            let setup = Setup::simulated(policy.clone(), Some(DEVICE * MIB));
+            let mut player = Player::new(&recording, &recording.devices[0], setup, ()).unwrap();
+            while player.run(1).unwrap() {}
+            let failure = player.failures().1.unwrap();
+            assert_eq!(failure.report.verdict, Verdict::Limit, "{name}");
+        }
+    }
+}
+
+/// Without a ring there is the heap, whole, under any policy.
+#[test]
+fn a_dump_without_records_shows_its_heap() {
+    let steps = [Step::Alloc(5000, 0, None), Step::Alloc(4 * MIB, 1, None)];
+    for name in presets::NAMES {
+        let dump = ran(&presets::named(name).unwrap(), 0, FencePolicy::Immediate, &steps);
+        let recording = written(&dump);
+        for other in presets::NAMES {
+            let setup = Setup::recorded(presets::named(other).unwrap());
+            let player = Player::new(&recording, &recording.devices[0], setup, ()).unwrap();
+            assert_eq!(player.stats().requested_bytes(), 5000 + 4 * MIB, "{name} as {other}");
+        }
+    }
 }
 
 proptest! {

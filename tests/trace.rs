@@ -169,12 +169,13 @@ prop_compose! {
         settings_detail in vec((text(), text()), 0..3),
         notices in vec((text(), text()), 0..3),
         has_pool_ids in any::<bool>(),
+        says_inputs in any::<bool>(),
     ) -> Recording {
         let notice = |(code, text): (String, String)| Notice { code: code.into(), text };
         let notices = notices.into_iter().map(notice).collect();
         Recording {
             format, devices: Vec::new(), settings, settings_detail, streams, pools, stacks, markers,
-            notices, has_pool_ids,
+            notices, has_pool_ids, says_inputs,
         }
     }
 }

@@ -110,7 +110,7 @@ fn a_small_trace_reads_as_it_looks() {
 fn what_is_written_for_everything() {
     let text = encoded(&everything());
     let lines: Vec<_> = text.lines().collect();
-    let alloc = r#"{"k":"alloc","id":0,"bytes":512,"addr":4096,"stream":1,"pool":1,"stack":1,"line":3,"us":9}"#;
+    let alloc = r#"{"k":"alloc","id":0,"bytes":512,"addr":4096,"stream":1,"pool":1,"stack":1,"extent":1024,"order":2,"class":"small","line":3,"us":9}"#;
     assert_eq!(lines[1], r#"{"k":"frame","i":0,"name":"forward","file":"model.py","line":7}"#);
     assert_eq!(lines[2], r#"{"k":"stack","i":1,"tag":"matmul","frames":[0]}"#);
     assert_eq!(lines[3], alloc);
