@@ -40,6 +40,10 @@ impl Bytes<'_> {
         self.next() as usize % count
     }
 
+    fn one_in(&mut self, many: u64) -> bool {
+        self.next().is_multiple_of(many)
+    }
+
     fn wide(&mut self) -> u64 {
         (0..8).fold(0, |sum, _| sum << 8 | self.next())
     }
@@ -50,7 +54,13 @@ impl Bytes<'_> {
     }
 }
 
-unsafe extern "C" fn hear(user: *mut c_void, is_alloc: bool, _: *mut c_void, _: u64, _: *mut c_void) {
+unsafe extern "C" fn hear(
+    user: *mut c_void,
+    is_alloc: bool,
+    _: *mut c_void,
+    _: u64,
+    _: *mut c_void,
+) {
     // SAFETY: the counter of a model, which lives as long as its allocator.
     let heard = unsafe { &*user.cast::<AtomicI64>() };
     heard.fetch_add(if is_alloc { 1 } else { -1 }, Ordering::Relaxed);
@@ -174,7 +184,7 @@ pub fn calls(bytes: &[u8]) -> usize {
             16 => strangers(&mut bytes),
             17 => observe(&models[place], &mut bytes),
             18 => torch(&mut bytes),
-            _ if bytes.next() % 8 == 0 => {
+            _ if bytes.one_in(8) => {
                 open.close();
                 models.swap_remove(place).close();
                 models.push(Model::new(&mut bytes));
@@ -191,7 +201,7 @@ fn alloc(model: &mut Model, bytes: &mut Bytes<'_>) {
     let stream = std::ptr::without_provenance_mut(bytes.pick(4) << 8);
     let mut pointer = null_mut();
     let size = if bytes.next() == 0 { bytes.wide() } else { bytes.size() };
-    let pool = if bytes.next() % 4 == 0 { model.pools.last().copied().unwrap_or(0) } else { 0 };
+    let pool = if bytes.one_in(4) { model.pools.last().copied().unwrap_or(0) } else { 0 };
     let status = blockyard_alloc_in(model.number, pool, size, stream, Some(&mut pointer));
     match status {
         BLOCKYARD_OK if size == 0 => assert!(pointer.is_null()),
@@ -209,14 +219,14 @@ fn alloc(model: &mut Model, bytes: &mut Bytes<'_>) {
 
 fn free(model: &mut Model, bytes: &mut Bytes<'_>) {
     let Some((pointer, size)) = model.some(bytes) else { return };
-    if bytes.next() % 4 == 0 {
+    if bytes.one_in(4) {
         let stream = std::ptr::without_provenance_mut(bytes.pick(5) << 8);
         assert_eq!(blockyard_record_stream(model.number, pointer, stream), BLOCKYARD_OK);
     }
-    let said = if bytes.next() % 2 == 0 { 0 } else { size };
+    let said = if bytes.one_in(2) { 0 } else { size };
     assert_eq!(blockyard_free(model.number, pointer, said), BLOCKYARD_OK);
     model.live.remove(&pointer.addr());
-    if bytes.next() % 2 == 0 {
+    if bytes.one_in(2) {
         assert_eq!(blockyard_free(model.number, pointer, 0), BLOCKYARD_UNKNOWN_POINTER);
     }
 }
@@ -241,7 +251,7 @@ fn refused(model: &mut Model, bytes: &mut Bytes<'_>) {
 fn limits(model: &Model, bytes: &mut Bytes<'_>) {
     let mut value = 0;
     assert_eq!(blockyard_empty_cache(model.number, Some(&mut value)), BLOCKYARD_OK);
-    let limit = if bytes.next() % 2 == 0 { BLOCKYARD_NO_LIMIT } else { bytes.size() };
+    let limit = if bytes.one_in(2) { BLOCKYARD_NO_LIMIT } else { bytes.size() };
     assert_eq!(blockyard_set_limit(model.number, limit), BLOCKYARD_OK);
     assert_eq!(blockyard_limit(model.number, Some(&mut value)), BLOCKYARD_OK);
     assert_eq!(value, limit);
@@ -270,10 +280,7 @@ fn figures(model: &Model, bytes: &mut Bytes<'_>) {
     let shown = unsafe { blockyard_blocks(model.number, Some(count), (&raw mut seen).cast()) };
     assert_eq!((shown, seen), (BLOCKYARD_OK, model.live.len()));
     assert_eq!(blockyard_reset_peak(model.number), BLOCKYARD_OK);
-    assert_eq!(
-        model.stat(c"allocated_bytes.all.peak"),
-        model.stat(c"allocated_bytes.all.current")
-    );
+    assert_eq!(model.stat(c"allocated_bytes.all.peak"), model.stat(c"allocated_bytes.all.current"));
     assert_eq!(blockyard_reset_accumulated(model.number), BLOCKYARD_OK);
 }
 
@@ -292,7 +299,7 @@ fn pools(model: &mut Model, open: &mut Open, bytes: &mut Bytes<'_>) {
         }
         3..=4 if !model.pools.is_empty() && open.scopes.len() < 8 => {
             let pool = model.pools[bytes.pick(model.pools.len())];
-            let is_capture = bytes.next() % 4 == 0;
+            let is_capture = bytes.one_in(4);
             let begin = if is_capture { blockyard_capture_begin } else { blockyard_pool_begin };
             assert_eq!(begin(pool), BLOCKYARD_OK);
             open.scopes.push((pool, is_capture));
@@ -397,7 +404,7 @@ fn torch(bytes: &mut Bytes<'_>) {
         blockyard_torch_record_stream(pointer, std::ptr::without_provenance_mut(0x900));
         blockyard_torch_free(pointer, size, 0, null_mut());
     }
-    if bytes.next() % 8 == 0 {
+    if bytes.one_in(8) {
         blockyard_torch_reset();
     }
     blockyard_torch_memory_fraction(1.0, 0);

@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 seconds=${1:?seconds for each target}
 shift
 targets=("${@:-}")
-[ -n "${targets[0]}" ] || targets=(heap_inputs native_trace pickle replay settings tensor_views text_formats)
+[ -n "${targets[0]}" ] || targets=(ffi_calls heap_inputs native_trace pickle replay settings tensor_views text_formats)
 limits=(-rss_limit_mb=2048 -timeout=10 -print_final_stats=1)
 
 fuzz() {

@@ -425,7 +425,7 @@ blockyard_status blockyard_on_block(blockyard_allocator allocator,
 
 /*
  Keeps the last so many records from now on, and forgets those so far. 0: none. `BLOCKYARD_ALL`: all, in memory that
- grows by about a hundred bytes a record.
+ grows by about a hundred bytes a record. Where `BLOCKYARD_TRACE` has everything recorded, this changes nothing.
  */
 blockyard_status blockyard_record(blockyard_allocator allocator,
                                   uint64_t records);
@@ -507,7 +507,8 @@ blockyard_status blockyard_pool_begin(blockyard_pool pool);
 blockyard_status blockyard_pool_end(blockyard_pool pool);
 
 /*
- Begins a capture of a graph: a scope of the pool in which no fence is asked about and nothing goes back to the driver.
+ Begins a capture of a graph: a scope of the pool in which no fence is asked about and nothing goes back to the
+ driver.
  */
 blockyard_status blockyard_capture_begin(blockyard_pool pool);
 

@@ -2,9 +2,6 @@
 //! the recorder promise.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "common/shared.rs"]
-mod shared;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -13,17 +10,45 @@ use blockyard::allocator::{
     CachingAllocator, Config, DeviceBuffer, FractionError, Record, ScopeStats, What,
 };
 use blockyard::device::random::Random;
-use blockyard::device::{CallKind, Device, FencePolicy, SimConfig, SimDevice};
+use blockyard::device::{CallKind, Calls, Device, FencePolicy, SharedDevice, SimConfig, SimDevice};
 use blockyard::policy::presets;
-use blockyard::vocab::{Change, KIB, MIB, PoolId, Verdict};
-use shared::SharedDevice;
+use blockyard::vocab::{Answer, Change, KIB, MIB, PoolId, Verdict, Want};
 
-type Sim = SharedDevice<SimDevice>;
+type Sim = SharedDevice<Trap>;
+
+/// A device of which one call panics.
+struct Trap(SimDevice, Option<CallKind>);
+
+impl Device for Trap {
+    fn perform(&mut self, want: Want) -> Answer {
+        let sprung = self.1.take_if(|kind| *kind == CallKind::of(&want));
+        assert!(sprung.is_none(), "planted");
+        self.0.perform(want)
+    }
+    fn total(&self) -> Option<u64> {
+        self.0.total()
+    }
+    fn free(&self) -> Option<u64> {
+        self.0.free()
+    }
+    fn granularity(&self) -> u64 {
+        self.0.granularity()
+    }
+    fn page_mapping(&self) -> bool {
+        self.0.page_mapping()
+    }
+    fn nanos(&self) -> u64 {
+        self.0.nanos()
+    }
+    fn calls(&self) -> Calls {
+        self.0.calls()
+    }
+}
 
 fn recording(name: &str, mib: u64, record: usize) -> (CachingAllocator, Sim) {
     let fences = FencePolicy::OnlyWhenWaited;
     let config = SimConfig { fences, ..SimConfig::with_capacity(mib * MIB) };
-    let device = Sim::new(SimDevice::new(config));
+    let device = Sim::new(Trap(SimDevice::new(config), None));
     let config = Config { record, ..Config::with_policy(presets::named(name).unwrap()) };
     (CachingAllocator::new(device.clone(), config), device)
 }
@@ -121,7 +146,7 @@ fn r42_an_aborted_capture_leaves_what_was_before() {
             drop(pool);
         }
         assert_eq!(allocator.memory_reserved(), before, "{name}");
-        assert_eq!(device.get().free(), Some(200 * MIB - before));
+        assert_eq!(device.lock().free(), Some(200 * MIB - before));
         allocator.audit().unwrap();
     }
 }
@@ -165,7 +190,7 @@ fn captures_defer_frees_and_query_no_fence() {
         let pool = allocator.private_pool();
         let nested = (pool.capture(), pool.capture());
         let asked = |device: &Sim| {
-            let calls = device.get().calls();
+            let calls = device.lock().calls();
             (calls.fence, calls.poll, calls.wait, calls.release, calls.unmap)
         };
         let before = asked(&device);
@@ -190,7 +215,7 @@ fn so_many_bytes_go_back_with_few_calls() {
     let (allocator, device) = of("blockyard-native", 200);
     drop([20, 40, 80].map(|mib| get(&allocator, mib)));
     assert_eq!(allocator.release_at_least(30 * MIB), 40 * MIB, "the smallest that does");
-    assert_eq!(device.get().calls().release, 1);
+    assert_eq!(device.lock().calls().release, 1);
     assert_eq!(allocator.release_at_least(0), 0);
     let used = get(&allocator, 20);
     used.record_stream(&allocator.stream(1));
@@ -361,10 +386,10 @@ fn the_recorder_counts_what_it_lost_and_survives_failures() {
     let ran_out = |record: &Record| matches!(record.what, What::Changed(Change::RanOut { .. }));
     assert!(ran_out(allocator.records().0.last().unwrap()));
     let before = allocator.records().1;
-    device.trap(CallKind::Reserve);
+    device.lock().1 = Some(CallKind::Reserve);
     let died = thread::scope(|scope| scope.spawn(|| drop(get(&allocator, 30))).join());
     assert!(died.is_err(), "the device panicked in that thread");
-    device.trap(CallKind::Fence);
+    device.lock().1 = Some(CallKind::Fence);
     let used = get(&allocator, 3);
     used.record_stream(&allocator.stream(1));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(used))).is_err());
@@ -395,7 +420,7 @@ fn several_devices_side_by_side() {
         assert!(allocator.default_stream().alloc((mib + 1) * MIB).is_err());
         drop(get(allocator, mib));
         allocator.empty_cache();
-        assert_eq!(device.get().free(), Some(mib * MIB));
+        assert_eq!(device.lock().free(), Some(mib * MIB));
         allocator.audit().unwrap();
     }
 }

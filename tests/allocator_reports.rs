@@ -4,16 +4,12 @@
 //! of their own: a pool has its allocator's device, so the device that made a segment is the one that frees it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "common/shared.rs"]
-mod shared;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use blockyard::allocator::{CachingAllocator, Config, DeviceBuffer};
-use blockyard::device::{Device, FencePolicy, SimConfig, SimDevice};
+use blockyard::device::{Device, FencePolicy, SharedDevice, SimConfig, SimDevice};
 use blockyard::policy::presets;
 use blockyard::vocab::{GIB, KIB, MIB, Report, Rung, RungOutcome, Verdict};
-use shared::SharedDevice;
 
 type Sim = SharedDevice<SimDevice>;
 
@@ -89,7 +85,7 @@ fn k12_the_pool_is_searched_again_after_a_wait() {
         let last = allocator.default_stream().alloc(60 * MIB);
         assert_eq!(last.is_err(), name == "pytorch", "{name}");
         assert_eq!(reserved(&allocator), 100);
-        assert_eq!(device.get().calls().device_allocs(), 1);
+        assert_eq!(device.lock().calls().device_allocs(), 1);
         drop(last);
     }
 }
@@ -102,14 +98,14 @@ fn k13_memory_is_not_reused_under_work_of_a_recorded_stream() {
         let side = allocator.stream(1);
         let first = get(&allocator, 0, 4);
         let address = first.address();
-        device.get().launch(side.id(), address, first.bytes(), 1);
+        device.lock().launch(side.id(), address, first.bytes(), 1);
         if told {
             first.record_stream(&side);
         }
         drop(first);
         let second = get(&allocator, 0, 4);
         assert_eq!(second.address() == address, !told, "{name}");
-        let judged = || device.get().handed_out(second.stream(), second.address(), second.bytes());
+        let judged = || device.lock().handed_out(second.stream(), second.address(), second.bytes());
         assert_eq!(catch_unwind(AssertUnwindSafe(judged)).is_ok(), told, "{name}");
     }
 }
@@ -140,7 +136,7 @@ fn k15_a_private_pool_retries_as_the_default_pool_does() {
             assert_eq!(report.withheld_bytes, 60 * MIB);
             continue;
         }
-        let calls = device.get().calls();
+        let calls = device.lock().calls();
         assert_eq!(last.as_ref().map(DeviceBuffer::pool), Ok(pool.id()), "{name}");
         let retries = allocator.stats().counters().alloc_retries;
         let seen = (calls.device_allocs(), calls.device_frees(), retries);
@@ -163,11 +159,11 @@ fn k17_each_segment_goes_back_to_the_device_that_made_it() {
     held.reverse();
     drop((held, pools));
     for ((allocator, device), mib) in worlds.iter().zip([200, 300, 400]) {
-        assert_eq!(device.get().free(), Some((mib - 40) * MIB), "the pool gave back its own");
+        assert_eq!(device.lock().free(), Some((mib - 40) * MIB), "the pool gave back its own");
         allocator.empty_cache();
-        let calls = device.get().calls();
+        let calls = device.lock().calls();
         assert_eq!((calls.device_allocs(), calls.device_frees()), (2, 2));
-        assert_eq!(device.get().free(), Some(mib * MIB));
+        assert_eq!(device.lock().free(), Some(mib * MIB));
     }
 }
 
@@ -221,7 +217,7 @@ fn k28_pending_frees_are_waited_for_before_it_fails_and_the_report_says_so() {
         drop(used);
         let held = get(&allocator, 0, 60);
         assert_eq!(allocator.stats().counters().sync_all_streams, 1, "{name}");
-        assert_eq!(device.get().calls().wait, 1, "{name}");
+        assert_eq!(device.lock().calls().wait, 1, "{name}");
         let report = fail(&allocator, 0, 60);
         assert!(report.rungs.contains(&(Rung::Wait, RungOutcome::Nothing)), "{name}: {report}");
         assert!(report.to_string().contains("wait"), "{report}");
@@ -278,13 +274,13 @@ fn k35_room_is_made_for_a_foreign_request() {
     for name in ["pytorch", "blockyard-native", "blockyard"] {
         let (allocator, device) = of(name, 300);
         drop([100, 40, 100, 60].map(|mib| get(&allocator, 0, mib)));
-        assert_eq!((device.get().free(), allocator.releasable_bytes()), (Some(0), 300 * MIB));
+        assert_eq!((device.lock().free(), allocator.releasable_bytes()), (Some(0), 300 * MIB));
         let released = allocator.release_at_least(200 * MIB);
         assert!(released >= 200 * MIB, "{name}");
-        assert_eq!(device.get().free(), Some(released));
+        assert_eq!(device.lock().free(), Some(released));
         assert_eq!(allocator.releasable_bytes(), 300 * MIB - released);
         if name != "blockyard" {
-            assert_eq!((released, device.get().calls().release), (200 * MIB, 2), "{name}");
+            assert_eq!((released, device.lock().calls().release), (200 * MIB, 2), "{name}");
         }
     }
 }

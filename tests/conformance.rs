@@ -3,19 +3,15 @@
 //! The behaviours that RMM, BFC and CuPy hold their own allocators to, through the public interface.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "common/shared.rs"]
-mod shared;
-
 use std::collections::HashSet;
 use std::sync::mpsc;
 use std::thread;
 
 use blockyard::allocator::{CachingAllocator, Config, DeviceBuffer, Stream};
 use blockyard::device::random::Random;
-use blockyard::device::{Device, FencePolicy, HostDevice, SimConfig, SimDevice};
+use blockyard::device::{Device, FencePolicy, HostDevice, SharedDevice, SimConfig, SimDevice};
 use blockyard::policy::presets;
 use blockyard::vocab::{Address, GIB, KIB, MIB, PoolId};
-use shared::SharedDevice;
 
 fn preset(name: &str) -> Config {
     Config::with_policy(presets::named(name).unwrap())
@@ -173,19 +169,19 @@ fn producer_and_consumer_on_two_streams() {
             scope.spawn(|| {
                 for buffer in receive {
                     buffer.record_stream(&b);
-                    device.get().launch(b.id(), buffer.address(), buffer.bytes(), 1);
+                    device.lock().launch(b.id(), buffer.address(), buffer.bytes(), 1);
                 }
             });
             let mut random = Random::new(5);
             for _ in 0..100 {
                 let buffer = a.alloc(random.below(MIB) + 1).unwrap();
-                device.get().handed_out(a.id(), buffer.address(), buffer.bytes());
-                device.get().launch(a.id(), buffer.address(), buffer.bytes(), 1);
+                device.lock().handed_out(a.id(), buffer.address(), buffer.bytes());
+                device.lock().launch(a.id(), buffer.address(), buffer.bytes(), 1);
                 send.send(buffer).unwrap();
             }
             drop(send);
         });
-        assert!(device.get().calls().fence > 0, "{name}");
+        assert!(device.lock().calls().fence > 0, "{name}");
         comes_to_nothing(&allocator, name);
     }
 }
@@ -194,7 +190,7 @@ fn producer_and_consumer_on_two_streams() {
 fn host_memory_keeps_what_each_thread_wrote() {
     let device = SharedDevice::new(HostDevice::with_cap(GIB));
     let allocator = CachingAllocator::new(device.clone(), Config::default());
-    let memory = device.get().memory();
+    let memory = device.lock().memory();
     let work = |number: u8| {
         let (mut random, mut held) = (Random::new(number.into()), Vec::new());
         let stream = allocator.stream((number % 2).into());
@@ -221,7 +217,7 @@ fn host_memory_keeps_what_each_thread_wrote() {
         }
     });
     comes_to_nothing(&allocator, "host");
-    assert_eq!(device.get().free(), Some(GIB), "the system has it back");
+    assert_eq!(device.lock().free(), Some(GIB), "the system has it back");
 }
 
 #[test]
@@ -239,9 +235,9 @@ fn a_stream_and_the_allocator_may_go_before_their_blocks() {
     drop(allocator);
     drop(pool);
     assert_eq!(second.bytes(), 3 * MIB);
-    let held = device.get().free();
+    let held = device.lock().free();
     drop(second);
-    assert!(device.get().free() > held, "a pool without users gives its last block back");
+    assert!(device.lock().free() > held, "a pool without users gives its last block back");
 }
 
 #[test]

@@ -141,6 +141,7 @@ fn open_rungs(policy: &Policy) -> Vec<Rung> {
         Rung::Collect => !policy.collects() || policy.page_mapped(),
         Rung::EvictSome => !splits,
         Rung::Borrow => !policy.borrow,
+        Rung::GrowLeast => policy.page_mapped(),
         _ => false,
     };
     policy.ladder.rungs().iter().copied().filter(|&rung| !closed(rung)).collect()

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use blockyard::diagnosis::search::Alone;
+use blockyard::diagnosis::shrink::script::{Op, Request, Script};
 use blockyard::diagnosis::shrink::{Judge, Keep, Passes, shrink};
-use blockyard::diagnosis::shrink_script::{Op, Request, Script};
 use blockyard::lab::rng::Rng;
 use blockyard::policy::settings::policy_from;
 use blockyard::trace::Recording;

@@ -7,8 +7,6 @@
 
 #[path = "common/live.rs"]
 mod live;
-#[path = "common/shared.rs"]
-mod shared;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,11 +17,12 @@ use blockyard::allocator::{
     AllocError, CachingAllocator, Capture, Config, PoolScope, PrivatePool, Stream,
 };
 use blockyard::device::random::Random;
-use blockyard::device::{CallKind, Device, FencePolicy, Refusals, SimConfig, SimDevice};
+use blockyard::device::{
+    CallKind, Device, FencePolicy, Refusals, SharedDevice, SimConfig, SimDevice,
+};
 use blockyard::policy::presets;
 use blockyard::vocab::{Address, Fault, KIB, MIB};
 use live::{Held, Live};
-use shared::SharedDevice;
 
 const THREADS: u64 = 8;
 const MOST_HELD: usize = 48;
@@ -154,7 +153,7 @@ impl<'a> Worker<'a> {
         let got =
             if from_pool { self.own.alloc_in(&self.pool, bytes) } else { self.own.alloc(bytes) };
         if let Some(buffer) = self.noted(got) {
-            let mut device = self.world.device.get();
+            let mut device = self.world.device.lock();
             device.handed_out(buffer.stream(), buffer.address(), buffer.bytes());
             drop(device);
             self.world.live.enter(buffer.address(), buffer.bytes());
@@ -193,14 +192,14 @@ impl<'a> Worker<'a> {
         let stream = &self.world.streams[self.random.below(THREADS) as usize];
         let buffer = &self.held[place].buffer;
         buffer.record_stream(stream);
-        self.world.device.get().launch(stream.id(), buffer.address(), buffer.bytes(), 1);
+        self.world.device.lock().launch(stream.id(), buffer.address(), buffer.bytes(), 1);
         count(&self.world.counts.used);
     }
 
     fn work_on_one(&mut self) {
         let Some(place) = self.any() else { return };
         let buffer = &self.held[place].buffer;
-        let mut device = self.world.device.get();
+        let mut device = self.world.device.lock();
         device.launch(buffer.stream(), buffer.address(), buffer.bytes(), 1);
         if self.random.chance(200_000) {
             device.finish(buffer.stream());
@@ -323,11 +322,11 @@ fn comes_to_nothing(world: &World) {
     for _ in 0..1000 {
         allocator.empty_cache();
         allocator.audit().unwrap();
-        if device.get().free() == Some(CAPACITY) {
+        if device.lock().free() == Some(CAPACITY) {
             break;
         }
     }
-    assert_eq!((allocator.memory_reserved(), device.get().free()), (0, Some(CAPACITY)));
+    assert_eq!((allocator.memory_reserved(), device.lock().free()), (0, Some(CAPACITY)));
     // Address space that the device refused to take back, or to fill, is kept and known.
     let ranges = allocator.view().segments.len() as u64;
     assert_eq!(balance(device), (0, ranges, 0), "segments, ranges, pages that the device misses");
@@ -336,7 +335,7 @@ fn comes_to_nothing(world: &World) {
 }
 
 fn balance(device: &Sim) -> (u64, u64, u64) {
-    let calls = device.get().calls();
+    let calls = device.lock().calls();
     (
         calls.reserve - calls.release,
         calls.reserve_range - calls.release_range,

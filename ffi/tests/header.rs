@@ -46,8 +46,12 @@ fn every_exported_function_is_in_the_header() {
     let mut count = 0;
     for file in folder {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        for (_, rest) in text.match_indices("extern \"C\" fn blockyard_").map(|(at, it)| (at, &text[at + it.len()..])) {
-            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        for (_, rest) in text
+            .match_indices("extern \"C\" fn blockyard_")
+            .map(|(at, it)| (at, &text[at + it.len()..]))
+        {
+            let name: String =
+                rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             assert!(header.contains(&format!("blockyard_{name}(")), "blockyard_{name} is missing");
             count += 1;
         }

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CachingAllocator;
+use super::hooks::HookId;
 use super::shell::Shared;
 use super::sync::{AtomicUsize, Ordering};
 
@@ -47,6 +48,7 @@ pub struct Alarm {
 type Callback = dyn Fn(&Alarm) + Send + Sync;
 
 struct Entry {
+    id: HookId,
     threshold: Threshold,
     armed: bool,
     callback: Arc<Callback>,
@@ -62,6 +64,19 @@ impl Alarms {
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether it was here.
+    pub(super) fn remove(&self, id: HookId) -> bool {
+        let mut entries = self.entries();
+        let place = entries.iter().position(|entry| entry.id == id);
+        let removed = place.map(|place| entries.remove(place));
+        // What the callback owns is dropped with no lock held.
+        drop(entries);
+        if removed.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed.is_some()
+    }
 }
 
 impl CachingAllocator {
@@ -71,10 +86,11 @@ impl CachingAllocator {
         &self,
         threshold: Threshold,
         callback: impl Fn(&Alarm) + Send + Sync + 'static,
-    ) {
-        let alarms = &self.shared.watch.alarms;
-        alarms.entries().push(Entry { threshold, armed: true, callback: Arc::new(callback) });
+    ) -> HookId {
+        let (alarms, id) = (&self.shared.watch.alarms, self.shared.hooks.name());
+        alarms.entries().push(Entry { id, threshold, armed: true, callback: Arc::new(callback) });
         alarms.count.fetch_add(1, Ordering::Relaxed);
+        id
     }
 
     /// Looks at the thresholds now. Happens by itself after driver calls that moved memory.

@@ -7,10 +7,11 @@
 //! a writer reaches the program.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 use super::CachingAllocator;
+use super::hooks::{HookId, List};
 use super::shell::Shared;
 use crate::vocab::{Dump, Report};
 
@@ -32,13 +33,7 @@ thread_local! {
 }
 
 #[derive(Default)]
-pub(crate) struct Writers(RwLock<Vec<Arc<FailureWriter>>>);
-
-impl Writers {
-    fn list(&self) -> Vec<Arc<FailureWriter>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
+pub(crate) struct Writers(pub(super) List<FailureWriter>);
 
 impl CachingAllocator {
     /// Calls `writer` with the cause and a [`CachingAllocator::dump`] for every request that fails,
@@ -58,26 +53,34 @@ impl CachingAllocator {
     ///     }
     /// });
     /// ```
-    pub fn write_on_failure(&self, writer: impl Fn(&FailureCause, &Dump) + Send + Sync + 'static) {
-        let writers = &self.shared.watch.writers;
-        writers.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(writer));
+    pub fn write_on_failure(
+        &self,
+        writer: impl Fn(&FailureCause, &Dump) + Send + Sync + 'static,
+    ) -> HookId {
+        let id = self.shared.hooks.name();
+        self.shared.watch.writers.0.add(id, Arc::new(writer));
         #[cfg(not(loom))]
         panics::listen(&self.shared);
+        id
     }
 }
 
 impl Shared {
-    /// A request failed: tells everyone who wants to know. Called with no lock held.
+    /// A request failed: tells everyone who wants to know. Called with no lock held. An observer's
+    /// panic goes on when all have been told.
     #[cold]
     pub(super) fn failed(&self, report: &Report) {
         #[cfg(feature = "tracing")]
         super::events::out_of_memory(self.watch.device_index, report);
         #[cfg(feature = "metrics")]
         self.publish_metrics();
-        self.hooks.failed(report);
-        let writers = self.watch.writers.list();
+        let told = self.hooks.failed(report);
+        let writers = self.watch.writers.0.all();
         if !writers.is_empty() && !WRITING.get() {
             write(&writers, &FailureCause::OutOfMemory(Box::new(report.clone())), &self.dump(true));
+        }
+        if let Err(panic) = told {
+            resume_unwind(panic);
         }
     }
 
@@ -91,7 +94,7 @@ impl Shared {
     /// Writes after a panic, unless the lock cannot be had.
     #[cfg(not(loom))]
     fn write_panic(&self, cause: &FailureCause) {
-        let writers = self.watch.writers.list();
+        let writers = self.watch.writers.0.all();
         if let Some(dump) = self.dump_within(panics::FOR_THE_LOCK) {
             write(&writers, cause, &dump);
         }
@@ -198,8 +201,8 @@ mod tests {
         let writer: Arc<FailureWriter> = Arc::new(move |_, _| {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        let writers = &allocator.shared.watch.writers.0;
-        writers.write().unwrap_or_else(PoisonError::into_inner).push(writer);
+        let id = allocator.shared.hooks.name();
+        allocator.shared.watch.writers.0.add(id, writer);
         let cause = FailureCause::Panic("planted".into());
         let held = allocator.shared.locked();
         let elsewhere = std::thread::scope(|scope| {

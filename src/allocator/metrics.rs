@@ -7,6 +7,7 @@
 
 use super::CachingAllocator;
 use super::shell::Shared;
+use crate::ledger::stats::Counters;
 use crate::ledger::{Metric, Stats};
 
 /// Gauges: name, name of its peak, and which figure.
@@ -27,12 +28,16 @@ impl CachingAllocator {
 impl Shared {
     /// Called with no lock held.
     pub(super) fn publish_metrics(&self) {
-        let stats = self.locked().books.stats.clone();
-        publish(&stats, &self.watch.device_index.to_string());
+        let (stats, counted) = {
+            let books = &self.locked().books;
+            (books.stats.clone(), books.counted())
+        };
+        publish(&stats, &counted, &self.watch.device_index.to_string());
     }
 }
 
-fn publish(stats: &Stats, device: &str) {
+/// Counters never fall: those of the statistics may be reset, so they are not read here.
+fn publish(stats: &Stats, counters: &Counters, device: &str) {
     let gauge = |name: &'static str, value: u64| {
         metrics::gauge!(name, "device" => device.to_owned()).set(value as f64);
     };
@@ -41,7 +46,6 @@ fn publish(stats: &Stats, device: &str) {
         gauge(peak, stats.peak(metric));
     }
     gauge("blockyard_segments", stats.current(Metric::Segment));
-    let counters = stats.counters();
     for (name, value) in [
         ("blockyard_ooms_total", counters.ooms),
         ("blockyard_alloc_retries_total", counters.alloc_retries),

@@ -61,13 +61,13 @@ use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::{Metric, Stats, memory_summary, pool_summary};
 use crate::policy::{Policy, presets};
-use crate::vocab::{Class, Fault, HeapView, Input, PoolId, PoolUsage, Report, StreamId, Target};
+use crate::vocab::{Class, Fault, HeapView, Input, PoolId, PoolUsage, StreamId, Target};
 
 pub use alarm::{Alarm, Pressure, Threshold};
 pub use buffer::{BorrowedBuffer, DeviceBuffer};
 pub use error::{AllocError, FreeError};
 pub use failure::{FailureCause, FailureWriter};
-pub use hooks::{BlockEvent, BlockHook, OutOfMemoryObserver};
+pub use hooks::{BlockEvent, BlockHook, HookId, OutOfMemoryObserver};
 #[cfg(feature = "allocator-api2")]
 pub use host_heap::HostHeap;
 pub use pool::{Capture, PoolScope, PrivatePool};
@@ -154,7 +154,7 @@ impl CachingAllocator {
     /// The default stream: number 0.
     #[must_use]
     pub fn default_stream(&self) -> Stream {
-        Stream { shared: Arc::clone(&self.shared), id: StreamId(0) }
+        Stream { shared: Arc::clone(&self.shared), id: StreamId(0), handle: 0 }
     }
 
     /// The stream of a driver's handle; the same handle gives the same stream. Handle 0 is the
@@ -164,7 +164,7 @@ impl CachingAllocator {
         let mut streams = self.shared.watch.streams.lock();
         let next = StreamId(streams.len() as u32);
         let id = *streams.entry(handle).or_insert(next);
-        Stream { shared: Arc::clone(&self.shared), id }
+        Stream { shared: Arc::clone(&self.shared), id, handle }
     }
 
     /// A new private pool.
@@ -209,8 +209,9 @@ impl CachingAllocator {
         }
     }
 
-    /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls.
-    /// Returns the bytes: those until then, where the driver fails.
+    /// Gives at least `bytes` of idle memory back, if there is as much, with few driver calls: whole
+    /// segments, and of page-mapped memory no more pages than it takes, from the upper end of a
+    /// free range. Returns the bytes: those until then, where the driver fails.
     pub fn release_at_least(&self, bytes: u64) -> u64 {
         self.shared.trim(Target::AtLeast(bytes))
     }
@@ -225,6 +226,14 @@ impl CachingAllocator {
         }
         let rows = heap.usage().into_iter().filter(|row| heap.gives(row.0));
         rows.map(|row| row.3.releasable_bytes).sum()
+    }
+
+    /// What the device has free and in all, in bytes (`torch.cuda.mem_get_info`); `None`: it does
+    /// not know. Waits for a driver call that is under way.
+    #[must_use]
+    pub fn mem_get_info(&self) -> Option<(u64, u64)> {
+        let device = self.shared.device.lock();
+        device.free().zip(device.total())
     }
 
     /// The most that may be reserved, in bytes; `None`: no limit.
@@ -256,6 +265,9 @@ impl CachingAllocator {
     /// pending frees; from the pool of this thread's innermost pool scope, else the default pool.
     /// O(blocks), under the lock.
     ///
+    /// Of a device that does not know its memory ([`Device::total`] is `None`), and without a limit,
+    /// nobody can tell: it is then the largest that the device would be asked for, some 2 TiB.
+    ///
     /// # Panics
     /// If the stream belongs to another allocator.
     #[must_use]
@@ -263,18 +275,6 @@ impl CachingAllocator {
         stream.assert_of(&self.shared);
         let pool = pool::scoped_pool(&self.shared);
         self.shared.locked().heap.largest_possible(stream.id(), pool)
-    }
-
-    /// Calls `observer` with the report of every failed request, before its error is returned. Making the report is
-    /// O(blocks), under the lock: what is pinned and by whom is not kept up to date on the way of every request.
-    pub fn on_out_of_memory(&self, observer: impl Fn(&Report) + Send + Sync + 'static) {
-        self.shared.hooks.on_out_of_memory(std::sync::Arc::new(observer));
-    }
-
-    /// Calls `hook` with every block handed out and given back, before its address can be handed out again. A hook
-    /// that panics over a free loses none; one that panics over a new block leaves it allocated.
-    pub fn on_block(&self, hook: impl Fn(BlockEvent) + Send + Sync + 'static) {
-        self.shared.hooks.on_block(std::sync::Arc::new(hook));
     }
 
     /// `torch.cuda.memory_allocated`, in bytes.
@@ -330,12 +330,16 @@ impl CachingAllocator {
         self.shared.locked().books.stats.reset_peak();
     }
 
-    /// Totals and counts begin at zero (`reset_accumulated_memory_stats`).
+    /// Totals and counts begin at zero (`reset_accumulated_memory_stats`). Published counters go on
+    /// rising.
     pub fn reset_accumulated_memory_stats(&self) {
-        self.shared.locked().books.stats.reset_accumulated();
+        self.shared.locked().books.reset_accumulated();
     }
 
-    /// Opens a scope of statistics.
+    /// Opens a scope of statistics. Scopes belong to the allocator, not to a thread, as the counters
+    /// that RMM's `statistics_resource_adaptor` pushes: they nest in the order of the calls, and an
+    /// open one counts what every thread does. So two threads that both push and pop mix their
+    /// figures: let one of them do it, or give each its tag.
     pub fn push_statistics(&self) {
         self.shared.locked().books.scopes.push();
     }

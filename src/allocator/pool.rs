@@ -13,8 +13,21 @@ use super::sync::{Arc, Ordering};
 use crate::vocab::{Fault, Input, Output, PoolId, Target};
 
 thread_local! {
-    /// Open scopes of this thread: allocator and pool, innermost last.
-    static SCOPES: RefCell<Vec<(usize, PoolId)>> = const { RefCell::new(Vec::new()) };
+    /// Open scopes of this thread, the last opened last.
+    static SCOPES: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An open scope: its number, allocator and pool.
+#[derive(Clone, Copy)]
+struct Open {
+    number: u64,
+    key: usize,
+    pool: PoolId,
+}
+
+/// The number of the next scope that is opened while these are; numbers rise.
+fn next_number(scopes: &[Open]) -> u64 {
+    scopes.last().map_or(1, |scope| scope.number + 1)
 }
 
 /// The pool of this thread's innermost scope for this allocator. One load where no scope is open
@@ -31,9 +44,12 @@ pub(super) fn scoped_pool(shared: &Arc<Shared>) -> PoolId {
 #[cold]
 fn innermost(shared: &Arc<Shared>) -> PoolId {
     let key = key(shared);
-    SCOPES.with_borrow(|scopes| {
-        scopes.iter().rev().find(|scope| scope.0 == key).map_or(PoolId::DEFAULT, |scope| scope.1)
-    })
+    let ours = |scopes: &RefCell<Vec<Open>>| {
+        let scopes = scopes.borrow();
+        scopes.iter().rev().find(|scope| scope.key == key).map(|scope| scope.pool)
+    };
+    // The destructors of a thread may run after its scopes are gone.
+    SCOPES.try_with(ours).ok().flatten().unwrap_or(PoolId::DEFAULT)
 }
 
 fn key(shared: &Arc<Shared>) -> usize {
@@ -71,13 +87,20 @@ impl PrivatePool {
         Arc::strong_count(&self.0)
     }
 
-    /// Sends this thread's requests to the pool until the scope is dropped.
+    /// Sends this thread's requests to the pool until the scope is dropped. Scopes may end in any
+    /// order: in force is the one opened last of those still open.
     #[must_use]
     pub fn scope(&self) -> PoolScope {
         let shared = &self.0.shared;
         shared.pool_scopes.fetch_add(1, Ordering::Relaxed);
-        SCOPES.with_borrow_mut(|scopes| scopes.push((key(shared), self.0.id)));
-        PoolScope { pool: self.clone(), _here: std::marker::PhantomData }
+        let opened = SCOPES.try_with(|scopes| {
+            let mut scopes = scopes.borrow_mut();
+            let number = next_number(&scopes);
+            scopes.push(Open { number, key: key(shared), pool: self.0.id });
+            number
+        });
+        let number = opened.unwrap_or(0);
+        PoolScope { pool: self.clone(), number, _here: std::marker::PhantomData }
     }
 
     /// Begins a capture: a scope under the rules of CUDA graphs. Dropped without
@@ -113,18 +136,16 @@ impl Drop for Users {
 #[derive(Debug)]
 pub struct PoolScope {
     pool: PrivatePool,
+    /// 0: opened when the thread's list of scopes was gone already, and in force nowhere.
+    number: u64,
     /// A scope belongs to its thread.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for PoolScope {
     fn drop(&mut self) {
-        let entry = (key(&self.pool.0.shared), self.pool.0.id);
-        SCOPES.with_borrow_mut(|scopes| {
-            if let Some(place) = scopes.iter().rposition(|scope| *scope == entry) {
-                scopes.remove(place);
-            }
-        });
+        let _ = SCOPES
+            .try_with(|scopes| scopes.borrow_mut().retain(|scope| scope.number != self.number));
         self.pool.0.shared.pool_scopes.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -177,5 +198,71 @@ impl Shared {
     /// The same, where only the bytes count.
     pub(super) fn trim(&self, target: Target) -> u64 {
         self.try_trim(target).0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::PoolScope;
+    use crate::allocator::{CachingAllocator, Config, Stream};
+    use crate::device::{SimConfig, SimDevice};
+    use crate::vocab::{MIB, PoolId};
+
+    fn allocator() -> CachingAllocator {
+        CachingAllocator::new(SimDevice::new(SimConfig::with_capacity(64 * MIB)), Config::default())
+    }
+
+    fn pool_of(stream: &Stream) -> Option<PoolId> {
+        stream.alloc(1).ok().map(|buffer| buffer.pool())
+    }
+
+    #[test]
+    fn scopes_end_in_any_order() {
+        let all = allocator();
+        let stream = all.default_stream();
+        let (first, second) = (all.private_pool(), all.private_pool());
+        let (x, y, z) = (first.scope(), second.scope(), first.scope());
+        drop(x);
+        assert_eq!(pool_of(&stream), Some(first.id()), "the one opened last is open");
+        drop(z);
+        assert_eq!(pool_of(&stream), Some(second.id()));
+        let again = first.scope();
+        drop(y);
+        assert_eq!(pool_of(&stream), Some(first.id()));
+        drop(again);
+        assert_eq!(pool_of(&stream), Some(PoolId::DEFAULT));
+    }
+
+    /// Allocates when its thread is over.
+    struct Late(Stream, Option<PoolScope>, Sender<Option<PoolId>>);
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            drop(self.1.take());
+            let _ = self.2.send(pool_of(&self.0));
+        }
+    }
+
+    thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) }; }
+
+    #[test]
+    fn the_destructors_of_a_thread_may_allocate_while_others_have_scopes_open() {
+        let all = allocator();
+        let pool = all.private_pool();
+        let _open = pool.scope();
+        let (say, said) = channel();
+        for scoped in [false, true] {
+            let (stream, pool, say) = (all.default_stream(), pool.clone(), say.clone());
+            let run = move || {
+                LATE.set(None);
+                let scope = scoped.then(|| pool.scope());
+                LATE.set(Some(Late(stream, scope, say)));
+            };
+            assert!(std::thread::spawn(run).join().is_ok());
+            assert_eq!(said.recv(), Ok(Some(PoolId::DEFAULT)));
+        }
     }
 }

@@ -11,6 +11,8 @@ use super::watch::Watch;
 use crate::device::Device;
 use crate::heap::Heap;
 use crate::ledger::Stats;
+#[cfg(feature = "metrics")]
+use crate::ledger::stats::Counters;
 use crate::vocab::{
     Address, BlockId, Change, Input, Mark, Observe, Origin, Output, PoolId, StreamId, Ticket,
 };
@@ -41,6 +43,9 @@ pub(crate) struct Books {
     pub stats: Stats,
     pub scopes: Scopes,
     pub recorder: Recorder,
+    /// What the counters came to until they were last reset.
+    #[cfg(feature = "metrics")]
+    before_reset: Counters,
 }
 
 impl Observe for Books {
@@ -55,6 +60,28 @@ impl Observe for Books {
 }
 
 impl Books {
+    /// Totals and counters begin at zero; what was counted so far stays in [`Books::counted`].
+    pub(super) fn reset_accumulated(&mut self) {
+        #[cfg(feature = "metrics")]
+        {
+            self.before_reset = self.counted();
+        }
+        self.stats.reset_accumulated();
+    }
+
+    /// The counters since the allocator was made, whatever was reset.
+    #[cfg(feature = "metrics")]
+    pub(super) fn counted(&self) -> Counters {
+        let (now, before) = (self.stats.counters(), &self.before_reset);
+        Counters {
+            alloc_retries: before.alloc_retries + now.alloc_retries,
+            ooms: before.ooms + now.ooms,
+            device_alloc: before.device_alloc + now.device_alloc,
+            device_free: before.device_free + now.device_free,
+            ..Counters::default()
+        }
+    }
+
     #[inline(never)]
     fn tell(&mut self, change: Change) {
         if self.recorder.listens() {
@@ -92,7 +119,13 @@ impl Shared {
             total: device.total(),
             lock: Lock::new(Inner {
                 heap,
-                books: Books { stats, scopes: Scopes::default(), recorder },
+                books: Books {
+                    stats,
+                    scopes: Scopes::default(),
+                    recorder,
+                    #[cfg(feature = "metrics")]
+                    before_reset: Counters::default(),
+                },
                 next_ticket: 0,
                 raw: HashMap::new(),
                 marks: Vec::new(),

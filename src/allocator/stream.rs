@@ -13,6 +13,7 @@ use crate::vocab::{Address, BlockId, OutOfMemory, Output, PoolId, StreamId};
 pub struct Stream {
     pub(super) shared: Arc<Shared>,
     pub(super) id: StreamId,
+    pub(super) handle: u64,
 }
 
 impl Stream {
@@ -26,10 +27,16 @@ impl Stream {
         assert!(std::ptr::eq(&*self.shared, shared), "{self:?} belongs to another allocator");
     }
 
-    /// Its number.
+    /// Its number: the allocator's own, in the order in which handles came.
     #[must_use]
     pub const fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// The driver's handle that it was named by; 0 of the default stream.
+    #[must_use]
+    pub const fn handle(&self) -> u64 {
+        self.handle
     }
 
     /// A buffer of `bytes`, from the pool of this thread's innermost pool scope, else the default
@@ -118,14 +125,15 @@ impl Shared {
                 self.hooks.block(|| BlockEvent { is_alloc: true, address, bytes, stream });
                 Ok((block, address))
             }
-            other => self.unserved(other),
+            other => self.unserved(other, stream),
         }
     }
 
     #[cold]
-    fn unserved(&self, output: Output) -> Result<(BlockId, Address), AllocError> {
+    fn unserved(&self, output: Output, stream: StreamId) -> Result<(BlockId, Address), AllocError> {
         match output {
-            Output::Failed { report, .. } => {
+            Output::Failed { mut report, .. } => {
+                report.stream_handle = self.watch.handle_of(stream);
                 self.failed(&report);
                 Err(AllocError::OutOfMemory(OutOfMemory { report }))
             }

@@ -5,18 +5,19 @@
 //! heap.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Config;
 use super::alarm::Alarms;
 use super::clock::Clock;
 use super::failure::Writers;
-use super::sync::{Arc, AtomicUsize, Ordering, Slow};
+use super::sync::{Arc, Slow};
 use super::tags;
 use crate::vocab::{CallStackId, Origin, StreamId};
 
 pub(crate) struct Watch {
-    /// Whether a request has anything to do for us, 0 or 1: one load and a predictable branch.
-    busy: AtomicUsize,
+    /// Whether a request has anything to do for us: one load and a predictable branch. Orders nothing.
+    busy: AtomicBool,
     stacks: bool,
     pub clock: Arc<Clock>,
     #[cfg(feature = "stacks")]
@@ -36,7 +37,7 @@ impl Watch {
         #[cfg(not(feature = "stacks"))]
         let stacks = false;
         Self {
-            busy: AtomicUsize::new(usize::from((config.record > 0 && clock.runs()) || stacks)),
+            busy: AtomicBool::new((config.record > 0 && clock.runs()) || stacks),
             stacks,
             clock: Arc::new(clock),
             #[cfg(feature = "stacks")]
@@ -48,17 +49,24 @@ impl Watch {
         }
     }
 
+    /// The driver's handle of a stream; none of the default stream.
+    pub(crate) fn handle_of(&self, stream: StreamId) -> Option<u64> {
+        let streams = self.streams.lock();
+        let found = streams.iter().find(|named| *named.1 == stream && *named.0 != 0);
+        found.map(|named| *named.0)
+    }
+
     /// Who makes the present request. Called before the lock is taken.
     #[inline]
     pub(crate) fn origin(&self) -> Origin {
-        let stack = if self.busy.load(Ordering::Relaxed) > 0 { self.look() } else { CallStackId::NONE };
+        let stack = if self.busy.load(Ordering::Relaxed) { self.look() } else { CallStackId::NONE };
         Origin { tag: tags::current(), stack }
     }
 
     /// Whether the recorder wants the time.
     pub(crate) fn look_for_recorder(&self, records: bool) {
         let busy = (records && self.clock.runs()) || self.stacks;
-        self.busy.store(usize::from(busy), Ordering::Relaxed);
+        self.busy.store(busy, Ordering::Relaxed);
     }
 
     #[inline(never)]

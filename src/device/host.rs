@@ -24,7 +24,8 @@ pub struct HostDevice {
 }
 
 impl HostDevice {
-    /// Memory as long as the system has some.
+    /// Memory as long as the system has some: how much is not known, so neither a fraction of it nor the largest
+    /// request that it would serve can be told.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

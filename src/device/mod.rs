@@ -1,8 +1,8 @@
 //! Device: whoever performs the core's wants: a simulated GPU, the host's memory, a real GPU.
 //!
 //! Owns: the contract of a device call ([`contract`]), the laws that hold on every device
-//! ([`laws`]), what calls cost ([`costs`]), and the devices ([`sim`], [`recorded`], [`host`], and
-//! `cuda`, with that feature).
+//! ([`laws`]), what calls cost ([`costs`]), the devices ([`sim`], [`recorded`], [`host`], and
+//! `cuda`, with that feature), and a handle to one that was given away ([`shared`]).
 //! Asked by the pump and by replay. Never knows: blocks, pools, policies; a device sees segments,
 //! address ranges, pages and fences only.
 //!
@@ -23,6 +23,7 @@ pub mod host_memory;
 pub mod laws;
 pub mod random;
 pub mod recorded;
+pub mod shared;
 pub mod sim;
 
 pub use contract::{CallKind, Calls, Device, fits, may_block};
@@ -31,4 +32,5 @@ pub use host::HostDevice;
 pub use host_file::HostFile;
 pub use host_memory::{HostBlock, HostMemory};
 pub use recorded::{Deed, Disagreement, RecordedDevice};
+pub use shared::SharedDevice;
 pub use sim::{FencePolicy, Placement, Refusals, SimConfig, SimDevice};

@@ -4,7 +4,7 @@
 //! to fail or lies below the live peak. Whether a device suffices need not be monotone in its size (a smaller one
 //! empties its cache earlier, which can happen to help), so a still smaller one may complete too.
 
-use super::search::{Measured, Subject};
+use crate::diagnosis::search::{Measured, Subject};
 use crate::lab::ReplayError;
 use crate::policy::Policy;
 use crate::vocab::MIB;

@@ -5,10 +5,12 @@
 //! history. Asked by the tools. A recording that began when the program was already running is whole: what it
 //! cannot know is a note, never a finding.
 
+pub(crate) mod memory;
+
 use std::collections::{HashMap, HashSet};
 
-use super::consistency_memory::{Known, Ranges};
-use super::owners;
+use crate::diagnosis::consistency::memory::{Known, Ranges};
+use crate::diagnosis::owners;
 use crate::lab::replay::known_capacity;
 use crate::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording};
 use crate::vocab::Human;
@@ -466,9 +468,7 @@ fn largest_known_capacity(trace: &DeviceTrace) -> Option<u64> {
     (!trace.segments.is_empty()).then(|| known_capacity(trace)).flatten()
 }
 
-#[path = "consistency_final.rs"]
 mod final_state;
 
 #[cfg(test)]
-#[path = "consistency_tests.rs"]
 mod tests;

@@ -3,15 +3,18 @@
 //! Asked by the tools. Replays to the failure once; what would have served the request is for
 //! `proof`. Never claims what was not replayed.
 
+pub mod calm;
+pub mod owners;
+pub mod scene;
+
 use std::collections::HashMap;
 
-use super::explain_calm as calm;
-use super::explain_owners::{Owner, Registry};
-use super::explain_scene::{Progress, Scene, Subject, observe};
-use super::pinning::{Pinning, smallest};
-use super::proof::{Proof, is_frugal};
-use super::verdict::{Class, Figure, Finding, Judgement};
-use super::verdict_report as report;
+use crate::diagnosis::explain::owners::{Owner, Registry};
+use crate::diagnosis::explain::scene::{Progress, Scene, Subject, observe};
+use crate::diagnosis::pinning::{Pinning, smallest};
+use crate::diagnosis::proof::{Proof, is_frugal};
+use crate::diagnosis::verdict::report;
+use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
 use crate::lab::{ReplayError, live_peak};
 use crate::trace::Kind;
 use crate::vocab::{BlockState, Human};

@@ -4,9 +4,12 @@
 //! of a series: constant increments, a sawtooth, first steps, or too little to tell. Asked by the tools and by the
 //! leak diagnosis. Never knows where the figures came from.
 
+pub mod leaks;
+pub mod steps;
+
 use std::collections::BTreeSet;
 
-use super::owners::{Census, Held};
+use crate::diagnosis::owners::{Census, Held};
 
 /// One owner at both moments.
 #[derive(Clone, Debug, PartialEq, Eq)]

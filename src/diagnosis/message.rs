@@ -4,10 +4,12 @@
 //! the tools. What a message says is read by `message_*`; what it means is decided by `verdict_*`.
 //! Never guesses: what was cut or garbled is said, and nothing certain is class `unknown`.
 
-use super::message_pytorch as pytorch;
-use super::message_runtimes as runtimes;
-use super::message_xla as xla;
-use super::verdict::Judgement;
+pub mod figures;
+mod pytorch;
+mod runtimes;
+mod xla;
+
+use crate::diagnosis::verdict::Judgement;
 
 /// Who printed a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

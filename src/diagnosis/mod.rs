@@ -5,50 +5,27 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `verdict` | classes, findings, figures: what every judge gives |
-//! | `explain`, `explain_scene`, `explain_owners`, `explain_calm` | a recording, to the failure or to its end |
-//! | `pinning`, `pinning_cover` | the smallest set of live blocks in the way |
+//! | `verdict`, `verdict/` | classes, findings, figures: what every judge gives; figures, judged |
+//! | `explain`, `explain/` | a recording, to the failure or to its end |
+//! | `message`, `message/` | pasted messages, read |
+//! | `pinning`, `pinning/` | the smallest set of live blocks in the way |
 //! | `proof` | settings worth a try, and their replays |
-//! | `message`, `figures`, `message_*` | pasted messages, read |
-//! | `verdict_message`, `verdict_report`, `verdict_residue` | figures, judged |
-//! | `search`, `search_*` | a recording measured under many policies, on many threads |
+//! | `search`, `search/` | a recording measured under many policies, on many threads |
 //! | `capacity`, `pareto` | the smallest device; what nothing else beats |
-//! | `shrink`, `shrink_*` | the smallest trace that still fails |
-//! | `owners`, `growth`, `growth_*` | whose memory it is, from one moment to another, across steps |
-//! | `consistency`, `consistency_*`, `safety` | whether a recording can have happened; reuse before a fence |
+//! | `shrink`, `shrink/` | the smallest trace that still fails |
+//! | `owners`, `growth`, `growth/` | whose memory it is, from one moment to another, across steps |
+//! | `consistency`, `consistency/`, `safety` | whether a recording can have happened; reuse before a fence |
 
 pub mod capacity;
+pub mod consistency;
 pub mod explain;
-pub mod explain_calm;
-pub mod explain_owners;
-pub mod explain_scene;
-pub mod figures;
+pub mod growth;
 pub mod message;
-mod message_pytorch;
-mod message_runtimes;
-mod message_xla;
+pub mod owners;
 pub mod pareto;
 pub mod pinning;
-mod pinning_cover;
 pub mod proof;
-pub mod search;
-pub mod search_knobs;
-pub mod search_rows;
-mod search_streams;
-pub mod search_tune;
-pub mod shrink;
-mod shrink_delete;
-mod shrink_merge;
-pub mod shrink_script;
-pub mod verdict;
-pub mod verdict_message;
-pub mod verdict_report;
-pub mod verdict_residue;
-
-pub mod consistency;
-mod consistency_memory;
-pub mod growth;
-pub mod growth_leaks;
-pub mod growth_steps;
-pub mod owners;
 pub mod safety;
+pub mod search;
+pub mod shrink;
+pub mod verdict;

@@ -5,7 +5,9 @@
 //! sliding window, O(blocks) and exact; the second is a covering choice, in `pinning_cover`. Asked by
 //! `explain`. Never knows who owns a block.
 
-use super::pinning_cover::{Item, cheapest};
+mod cover;
+
+use crate::diagnosis::pinning::cover::{Item, cheapest};
 use crate::policy::{Policy, grow};
 use crate::vocab::{BlockState, BlockView, HeapView, PoolId, Report, SegmentView, Ticket};
 

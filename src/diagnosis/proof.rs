@@ -4,7 +4,7 @@
 //! first. Asked by `explain` and the tools, which replay several at once. Nothing is said to help that
 //! was not replayed to the end.
 
-use super::explain_scene::{Effort, Outcome, Progress, Subject, attempt};
+use crate::diagnosis::explain::scene::{Effort, Outcome, Progress, Subject, attempt};
 use crate::lab::ReplayError;
 use crate::policy::settings::{Key, Source, apply, parse_own};
 use crate::policy::{Effective, Policy, presets};

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::consistency::{Finding, Log, Severity, Site};
-use super::consistency_memory::Known;
+use crate::diagnosis::consistency::memory::Known;
+use crate::diagnosis::consistency::{Finding, Log, Severity, Site};
 use crate::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording, StackId};
 use crate::vocab::StreamId;
 
@@ -374,5 +374,4 @@ fn sites(log: &Log<'_>, past: &Past, entry: usize, what: &'static str) -> Vec<Si
 }
 
 #[cfg(test)]
-#[path = "safety_tests.rs"]
 mod tests;

@@ -3,6 +3,11 @@
 //! Owns the measure of one replay ([`Subject::measure`]) and the seam to whoever runs many at once ([`Crew`]).
 //! Asked by the searches beside it. Never knows a thread: a crew may have many, and the answers are the same.
 
+pub mod knobs;
+pub mod rows;
+mod streams;
+pub mod tune;
+
 use std::collections::BTreeMap;
 
 use crate::lab::{Failure, Player, ReplayError, Setup, Watch, live_peak, warm};

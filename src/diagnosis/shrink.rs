@@ -4,9 +4,12 @@
 //! is a part of the recording. The second also merges, lengthens and resizes, so what is left is a new trace with
 //! the same class of failure. Nothing is believed: every step was replayed and failed the same way.
 
-use super::search::Crew;
-use super::shrink_script::{Op, Script};
-use super::{shrink_delete, shrink_merge};
+mod delete;
+mod merge;
+pub mod script;
+
+use crate::diagnosis::search::Crew;
+use crate::diagnosis::shrink::script::{Op, Script};
 use crate::lab::{Failure, Player, ReplayError, Setup};
 use crate::ledger::Metric;
 use crate::policy::Policy;
@@ -164,10 +167,10 @@ pub fn shrink<C: Crew>(
 ) -> Option<Shrunk> {
     let mut work = Work::new(judge, crew, script.ops.len());
     let mut best = judge.keeps(script.clone())?;
-    shrink_delete::delete(&mut work, &mut best);
+    delete::delete(&mut work, &mut best);
     let steps_deleted = best.ops.len();
     if passes.merge {
-        shrink_merge::merge(&mut work, &mut best);
+        merge::merge(&mut work, &mut best);
     }
     let script = best.compact();
     let seen = judge.seen(&script)?;

@@ -4,6 +4,10 @@
 //! first. Asked by every judge of this room and by the tools that print it. Never knows where the
 //! figures came from.
 
+pub mod message;
+pub mod report;
+pub mod residue;
+
 use crate::vocab::Verdict;
 
 /// The cause, in one word.

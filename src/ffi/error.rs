@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(answer(|| Err(Failure::null("out"))), BLOCKYARD_INVALID_ARGUMENT);
         assert_eq!(answer(|| Ok(())), BLOCKYARD_OK);
         assert_eq!(blockyard_last_error(), BLOCKYARD_INVALID_ARGUMENT);
-        let elsewhere = std::thread::spawn(blockyard_last_error).join().unwrap();
+        let elsewhere = std::thread::spawn(|| blockyard_last_error()).join().unwrap();
         assert_eq!(elsewhere, BLOCKYARD_OK);
         assert_eq!(c_text("a\0b".into()).as_bytes(), b"ab");
     }

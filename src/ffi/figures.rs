@@ -7,8 +7,7 @@ use super::error::{Failure, answer, c_text, place, required};
 use super::memory::pointer_to;
 use super::open::{Opened, opened};
 use super::types::{
-    blockyard_allocator, blockyard_block, blockyard_block_state,
-    blockyard_block_state::*,
+    blockyard_allocator, blockyard_block, blockyard_block_state, blockyard_block_state::*,
     blockyard_status, blockyard_visitor,
 };
 use crate::ledger::Stats;

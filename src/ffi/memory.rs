@@ -19,7 +19,11 @@ pub(super) fn pointer_to(address: Address) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address.0 as usize)
 }
 
-pub(super) fn alloc(opened: &Opened, bytes: u64, stream: *mut c_void) -> Result<*mut c_void, Failure> {
+pub(super) fn alloc(
+    opened: &Opened,
+    bytes: u64,
+    stream: *mut c_void,
+) -> Result<*mut c_void, Failure> {
     Ok(pointer_to(opened.allocator.alloc_raw(bytes, &opened.stream(stream))?))
 }
 

@@ -46,8 +46,8 @@ pub use memory::{
     blockyard_release_at_least, blockyard_set_limit, blockyard_set_memory_fraction,
 };
 pub use observe::{
-    blockyard_last_report, blockyard_on_block, blockyard_on_out_of_memory, blockyard_record, blockyard_snapshot,
-    blockyard_text_free, blockyard_write_snapshot, blockyard_write_trace,
+    blockyard_last_report, blockyard_on_block, blockyard_on_out_of_memory, blockyard_record,
+    blockyard_snapshot, blockyard_text_free, blockyard_write_snapshot, blockyard_write_trace,
 };
 pub use open::{
     blockyard_abandon, blockyard_abi_version, blockyard_create, blockyard_destroy,

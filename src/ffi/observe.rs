@@ -146,7 +146,7 @@ pub unsafe extern "C" fn blockyard_on_block(
 }
 
 /// Keeps the last so many records from now on, and forgets those so far. 0: none. `BLOCKYARD_ALL`: all, in memory that
-/// grows by about a hundred bytes a record.
+/// grows by about a hundred bytes a record. Where `BLOCKYARD_TRACE` has everything recorded, this changes nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn blockyard_record(
     allocator: blockyard_allocator,
@@ -162,7 +162,10 @@ pub extern "C" fn blockyard_record(
                 return Err(Failure::argument(text));
             }
         };
-        opened(allocator)?.allocator.set_recording(records);
+        let opened = opened(allocator)?;
+        if opened.trace.is_none() {
+            opened.allocator.set_recording(records);
+        }
         Ok(())
     })
 }

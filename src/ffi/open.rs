@@ -136,10 +136,9 @@ pub(super) fn create(
     let said = device.map_or_else(|| variable("BLOCKYARD_DEVICE"), |text| Some(text.into()));
     let device = said.unwrap_or_else(|| "cuda:0".into());
     let effective = effective(conf.as_deref().unwrap_or_default())?;
-    let trace = Trace::from_environment();
-    let record = if trace.is_some() { usize::MAX } else { 0 };
-    let make = Make { effective, record, trace };
-    let opened = match split(&device) {
+    let record = if Trace::is_wanted() { usize::MAX } else { 0 };
+    let make = Make { effective, record };
+    let mut opened = match split(&device) {
         ("sim", size) => make.on(sim(size)?, None, 0),
         ("host", size) => make.on(host(size)?, None, 0),
         ("cuda", ordinal) => cuda(make, ordinal)?,
@@ -148,6 +147,7 @@ pub(super) fn create(
             return Err(Failure::argument(text));
         }
     };
+    opened.trace = Trace::from_environment();
     let opened = Arc::new(opened);
     listen(&opened);
     if let Some(trace) = &opened.trace {
@@ -183,7 +183,6 @@ fn split(device: &str) -> (&str, Option<&str>) {
 struct Make {
     effective: Effective,
     record: usize,
-    trace: Option<Trace>,
 }
 
 impl Make {
@@ -201,7 +200,7 @@ impl Make {
             allocator: CachingAllocator::new(device, config),
             streams: Streams::new(introduce),
             callbacks: Callbacks::new(),
-            trace: self.trace,
+            trace: None,
             settings,
         }
     }

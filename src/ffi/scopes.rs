@@ -154,7 +154,8 @@ pub extern "C" fn blockyard_pool_end(pool: blockyard_pool) -> blockyard_status {
     answer(|| end(pool, |open| matches!(open, Open::Pool { .. })).map(drop))
 }
 
-/// Begins a capture of a graph: a scope of the pool in which no fence is asked about and nothing goes back to the driver.
+/// Begins a capture of a graph: a scope of the pool in which no fence is asked about and nothing goes back to the
+/// driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn blockyard_capture_begin(pool: blockyard_pool) -> blockyard_status {
     answer(|| {

@@ -1,8 +1,8 @@
 //! Torch: the symbols that PyTorch's `CUDAPluggableAllocator` takes, over one allocator for each device.
 //!
-//! An allocator is created when its device is first asked for, with the settings of `BLOCKYARD_CONF`. Everything else of
-//! the interface works on it by its number, [`blockyard_torch_allocator`]. Functions that cannot answer say what went
-//! wrong by the last error; one that PyTorch does not look at is said on the standard error stream, too.
+//! An allocator is created when its device is first asked for, with the settings of `BLOCKYARD_CONF`. Everything else
+//! of the interface works on it by its number, [`blockyard_torch_allocator`]. Functions that cannot answer say what
+//! went wrong by the last error; one that PyTorch does not look at is said on the standard error stream, too.
 //!
 //! PyTorch does not look at a null pointer from `alloc` when the allocator is installed for the whole process: its
 //! tensors then have no memory. So install it there by the C++ shim of `python/blockyard_torch`, which raises.
@@ -13,11 +13,11 @@ use std::sync::{PoisonError, RwLock};
 use super::error::{Failure, Outcome, answer, blockyard_last_error_text, place};
 use super::memory;
 use super::open::{Opened, create, device_of_environment, opened};
-use crate::allocator::FreeError;
 use super::types::{
     blockyard_allocator,
     blockyard_status::{self, *},
 };
+use crate::allocator::FreeError;
 
 /// Numbers by device.
 static BY_DEVICE: RwLock<Vec<Option<blockyard_allocator>>> = RwLock::new(Vec::new());
@@ -86,7 +86,8 @@ pub extern "C" fn blockyard_torch_alloc(
     let mut pointer = std::ptr::null_mut();
     answer(|| {
         let size = u64::try_from(bytes);
-        let size = size.map_err(|_| Failure::argument(format_args!("{bytes} bytes are no size")))?;
+        let size =
+            size.map_err(|_| Failure::argument(format_args!("{bytes} bytes are no size")))?;
         pointer = memory::alloc(&*opened(of_device(device)?)?, size, stream)?;
         Ok(())
     });

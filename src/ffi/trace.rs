@@ -4,7 +4,7 @@
 //! the allocator is destroyed, when the process exits, and at the first, second, fourth, eighth ... request that fails.
 //! The second allocator of a process writes to `run-2.trace.zst`, and so on.
 
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,9 +29,14 @@ unsafe extern "C" {
 }
 
 impl Trace {
+    pub(super) fn is_wanted() -> bool {
+        path().is_some()
+    }
+
+    /// The next allocator's.
     pub(super) fn from_environment() -> Option<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+        let path = path()?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
         let path = numbered(Path::new(&path), number);
         Some(Self { path, writing: Mutex::new(()), failures: AtomicU64::new(0) })
@@ -62,6 +67,10 @@ impl Trace {
             eprintln!("blockyard: {VARIABLE}: {error}");
         }
     }
+}
+
+fn path() -> Option<OsString> {
+    std::env::var_os(VARIABLE).filter(|path| !path.is_empty())
 }
 
 extern "C" fn write_all() {

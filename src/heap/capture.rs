@@ -18,7 +18,7 @@ use crate::vocab::{Fault, Output, Rung, StreamId, Ticket};
 /// Whether a rung may be climbed while a capture is underway.
 pub(super) const fn capture_allows(rung: Rung) -> bool {
     match rung {
-        Rung::Search | Rung::SearchAgain | Rung::Grow | Rung::BorrowClass => true,
+        Rung::Search | Rung::SearchAgain | Rung::Grow | Rung::GrowLeast | Rung::BorrowClass => true,
         // An order behind work outside of the graph would be such a wait.
         Rung::Poll | Rung::Wait | Rung::Regrow | Rung::Borrow => false,
         Rung::Collect | Rung::EvictSome | Rung::EvictAll => false,

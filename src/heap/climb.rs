@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use super::capture::capture_allows;
 use super::reclaim::Eviction;
 use super::state::Heap;
+use crate::policy::grow;
 use crate::vocab::{
     Answer, Call, Change, Class, Fault, Observe, Output, PoolId, Rung, RungOutcome, Serial,
     StreamId, Target, Ticket, Want,
@@ -22,6 +23,7 @@ use crate::vocab::{
 pub(super) struct Request {
     pub bytes: u64,
     pub size: u64,
+    /// Of the segment that is asked for: its class's, on the last rung the smallest.
     pub segment_bytes: u64,
     pub pool: PoolId,
     pub class: Class,
@@ -49,6 +51,16 @@ impl Job {
         match *self {
             Self::Trim { released, .. } => released,
             _ => 0,
+        }
+    }
+
+    /// What a trim that wants so many bytes has not given back yet; of all else there is no bound.
+    pub(super) const fn lacks(&self) -> u64 {
+        match *self {
+            Self::Trim { target: Target::AtLeast(bytes), released } => {
+                bytes.saturating_sub(released)
+            }
+            _ => u64::MAX,
         }
     }
 
@@ -305,6 +317,7 @@ impl Heap {
             Rung::Search | Rung::SearchAgain => self.search_rung(errand, None),
             Rung::BorrowClass => self.search_rung(errand, Some(Class::Large)),
             Rung::Grow => self.grow(errand, answer, sink),
+            Rung::GrowLeast => self.grow_least(errand, answer, sink),
             Rung::Borrow => self.borrow(errand, answer, sink),
             Rung::Regrow => {
                 let enters = matches!(errand.phase, Phase::Enter);
@@ -408,7 +421,8 @@ impl Heap {
             Job::Trim { released, .. } => Output::Trimmed { ticket: errand.ticket, released },
             Job::Fence { .. } => Output::Quiet,
             // Another errand has opened something since this climb began: look again.
-            Job::Alloc(_) if self.openings != errand.openings => {
+            Job::Alloc(ref mut request) if self.openings != errand.openings => {
+                request.segment_bytes = grow::segment_bytes(&self.policy, request.size);
                 errand.height = 0;
                 errand.log.clear();
                 errand.openings = self.openings;

@@ -27,6 +27,25 @@ impl Heap {
         }
     }
 
+    /// Asks for the smallest segment that serves, if that is not its class's. Pages are no more than
+    /// the request anyway.
+    pub(super) fn grow_least(
+        &mut self,
+        errand: &mut Errand,
+        answer: Option<Answer>,
+        sink: &mut impl Observe,
+    ) -> Step {
+        if let (Job::Alloc(request), None) = (&mut errand.job, &answer) {
+            let least = grow::least_segment_bytes(&self.policy, request.size);
+            let paged = grow::page_bytes(&self.policy, request.class).is_some();
+            if paged || least >= grow::segment_bytes(&self.policy, request.size) {
+                return Step::Next(RungOutcome::Closed);
+            }
+            request.segment_bytes = least;
+        }
+        self.grow(errand, answer, sink)
+    }
+
     /// By how many bytes `more` would pass the limit; 0 if it would not.
     fn over_limit(&self, more: u64) -> u64 {
         let Some(limit) = self.limit else { return 0 };

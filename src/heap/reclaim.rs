@@ -82,7 +82,7 @@ impl Heap {
         if self.capturing() || errand.job.has_enough(eviction.released) {
             return self.evicted(rung, errand, &eviction);
         }
-        let mut want = self.next_departure(&mut eviction);
+        let mut want = self.next_departure(&mut eviction, errand.job.lacks());
         // While calls were under way others may have taken parts of what was planned: the rest goes
         // as well.
         if want.is_none()
@@ -91,7 +91,7 @@ impl Heap {
             && let Some(again) = self.plan(rung, &errand.job, eviction.released)
         {
             eviction.plan = again.plan;
-            want = self.next_departure(&mut eviction);
+            want = self.next_departure(&mut eviction, errand.job.lacks());
         }
         if let Some(want) = want {
             errand.phase = Phase::Evicting(eviction);
@@ -281,8 +281,9 @@ impl Heap {
             .flat_map(|lists| self.lists[lists].bins.iter().map(|key| key.slot()))
     }
 
-    /// The next driver call of an eviction.
-    fn next_departure(&mut self, eviction: &mut Eviction) -> Option<Want> {
+    /// The next driver call of an eviction for a job that lacks so many bytes.
+    fn next_departure(&mut self, eviction: &mut Eviction, lacks: u64) -> Option<Want> {
+        let lacks = lacks.saturating_sub(eviction.released);
         while let Some(id) = eviction.plan.pop() {
             let slot = id.index;
             if !self.blocks.holds(slot, id.generation) {
@@ -290,7 +291,7 @@ impl Heap {
             }
             let block = &self.blocks[slot];
             let want = match block.state {
-                State::Free if block.paged => self.unmap(slot),
+                State::Free if block.paged => self.unmap(slot, lacks),
                 State::Free => self.release(slot),
                 State::Unmapped if block.is_alone() => Some((slot, self.release_range(slot))),
                 _ => None,
@@ -315,8 +316,9 @@ impl Heap {
         Some((slot, Want::Release { base: Address(block.address), bytes: block.size }))
     }
 
-    /// Begins to take the whole pages inside a free block; what is left on either side stays free.
-    fn unmap(&mut self, slot: u32) -> Option<(u32, Want)> {
+    /// Begins to take the whole pages inside a free block, the last ones if not so many are lacked;
+    /// what is left on either side stays free.
+    fn unmap(&mut self, slot: u32, lacks: u64) -> Option<(u32, Want)> {
         let block = &self.blocks[slot];
         let segment = &self.segments[block.segment];
         let page = segment.page;
@@ -324,6 +326,7 @@ impl Heap {
         if first == last {
             return None;
         }
+        let first = first.max(last.saturating_sub(lacks.div_ceil(page).saturating_mul(page)));
         let stream = self.lists[block.lists].stream;
         let (start, end) = (block.address, block.end());
         self.unshelve(slot);

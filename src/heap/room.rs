@@ -46,7 +46,8 @@ struct Side {
 impl Heap {
     /// The largest rounded request that would be served now, in bytes, if pending frees stayed
     /// pending: from the cache, or by growing once everything idle has been given back. 0: none.
-    /// O(blocks).
+    /// O(blocks). Where neither the device's memory nor a limit is known, it is what could be asked
+    /// of the driver.
     #[must_use]
     pub fn largest_possible(&self, stream: StreamId, pool: PoolId) -> u64 {
         let small = self.policy.small_limit;
@@ -130,7 +131,11 @@ impl Heap {
         let (over, most) = (side.sizes.0, side.sizes.1.min(MAX_BLOCK));
         let both = room.limit.min(room.device);
         let Some(page) = grow::page_bytes(&self.policy, side.class) else {
-            return grow::largest_within(&self.policy, over, most, both);
+            let served = grow::largest_within(&self.policy, over, most, both);
+            if !self.climbs(Rung::GrowLeast) {
+                return served;
+            }
+            return served.max(grow::largest_least_within(&self.policy, over, most, both));
         };
         let exact = self.policy.limit_check == LimitCheck::Exact;
         let pages = if exact { both } else { room.device };

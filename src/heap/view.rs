@@ -75,6 +75,7 @@ impl Heap {
                 request.size.checked_next_multiple_of(page).unwrap_or(request.size)
             }),
             stream: request.stream,
+            stream_handle: None,
             pool: request.pool,
             class: request.class,
             device_bytes: self.total,
@@ -85,6 +86,7 @@ impl Heap {
             releasable_bytes: 0,
             pinned_free_bytes: 0,
             withheld_bytes: 0,
+            capture_held_bytes: 0,
             other_stream_free_bytes: 0,
             other_class_free_bytes: 0,
             other_pool_free_bytes: 0,
@@ -102,6 +104,10 @@ impl Heap {
             report.releasable_bytes += book.releasable_bytes;
             report.pinned_free_bytes += book.pinned_free_bytes;
             report.withheld_bytes += if self.gives(pool) { 0 } else { book.releasable_bytes };
+            if self.capturing() {
+                let idle = if self.gives(pool) { book.releasable_bytes } else { 0 };
+                report.capture_held_bytes += idle + book.awaiting_free_bytes;
+            }
             let anywhere = &mut report.largest_free_anywhere_bytes;
             *anywhere = (*anywhere).max(book.largest_free_bytes);
             if pool != request.pool {

@@ -222,6 +222,7 @@ impl Twin {
                     self.figures.retries += 1;
                     self.grow(home, rounded)
                 }
+                Rung::GrowLeast => self.grow_least(home, rounded),
                 Rung::BorrowClass if class == Class::Small => {
                     self.search(Home { class: Class::Large, ..home }, rounded)
                 }

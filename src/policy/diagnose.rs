@@ -1,8 +1,8 @@
 //! Diagnose: from the numbers of a failed request to the cause, in one word.
 //!
 //! Order of tests: what could never fit; what the driver refused against its own books; whether all
-//! free bytes together would do (then the cause is where they are, the larger figure first); else
-//! the limit or the device.
+//! free bytes together would do (then the cause is where they are: what a capture keeps, if that
+//! would do, else the larger figure first); else the limit or the device.
 
 use crate::vocab::{Fault, LARGEST_SEGMENT, Report, RungOutcome, Verdict};
 
@@ -41,10 +41,15 @@ pub fn verdict(report: &Report) -> Verdict {
     }
 }
 
-/// Private pools, if what they withhold would do; else the holder of most of the free bytes. A
-/// range elsewhere that would have served the request outright counts before any sum of fragments.
+/// A capture, if what it keeps from going back would do; private pools, if what they withhold would
+/// do; else the holder of most of the free bytes. A range elsewhere that would have served the
+/// request outright counts before any sum of fragments.
 fn where_the_free_bytes_are(report: &Report) -> Verdict {
     let room = report.room_bytes().unwrap_or(0);
+    let held = report.capture_held_bytes;
+    if held > 0 && room + held >= report.driver_bytes {
+        return Verdict::Capture;
+    }
     if report.withheld_bytes > 0 && room + report.withheld_bytes >= report.rounded_bytes {
         return Verdict::PrivatePool;
     }

@@ -18,6 +18,20 @@ pub const fn segment_bytes(policy: &Policy, rounded: u64) -> u64 {
     }
 }
 
+/// The smallest segment for a rounded request, in bytes. O(1).
+#[must_use]
+pub const fn least_segment_bytes(policy: &Policy, rounded: u64) -> u64 {
+    rounded.next_multiple_of(policy.segment_granule)
+}
+
+/// As [`largest_within`], of the sizes whose smallest segment has at most `room` bytes. O(1).
+#[must_use]
+pub fn largest_least_within(policy: &Policy, over: u64, most: u64, room: u64) -> Option<u64> {
+    let whole = room / policy.segment_granule * policy.segment_granule;
+    let size = size::floor(policy, most.min(whole));
+    (size > over).then_some(size)
+}
+
 /// The largest rounded size above `over` and at most `most` whose segment has at most `room` bytes,
 /// if any. O(1).
 #[must_use]

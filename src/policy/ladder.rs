@@ -51,8 +51,9 @@ impl Ladder {
     /// Ours: what the driver does not have is borrowed from other streams. That comes after the
     /// first growth, because memory of one's own never makes a stream wait for another, and before
     /// anything is given back, because a wait on the device costs less than emptying a cache. Once
-    /// pending frees were waited for the pool is searched again before anything is given back, and
-    /// a small request may take a large block rather than fail.
+    /// pending frees were waited for the pool is searched again before anything is given back; and
+    /// rather than fail a request gets a segment smaller than its class's, or a small one a large
+    /// block.
     pub const BLOCKYARD: Self = Self::new(&[
         Rung::Poll,
         Rung::Search,
@@ -66,6 +67,7 @@ impl Ladder {
         Rung::Borrow,
         Rung::EvictAll,
         Rung::Regrow,
+        Rung::GrowLeast,
         Rung::BorrowClass,
     ]);
 }

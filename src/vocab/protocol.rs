@@ -84,8 +84,8 @@ pub enum Target {
     All,
     /// One pool only; pending frees are not waited for.
     Pool(PoolId),
-    /// So many bytes, or more where pieces are larger, in few driver calls. Pending frees are
-    /// waited for only where what is idle does not do.
+    /// So many bytes, or more where segments or pages are larger, in few driver calls. Pending frees
+    /// are waited for only where what is idle does not do.
     AtLeast(u64),
 }
 

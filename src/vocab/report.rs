@@ -32,13 +32,16 @@ pub enum Rung {
     EvictAll,
     /// Ask the driver once more after the cache was emptied; counts as a retry.
     Regrow,
+    /// Ask the driver for the smallest segment that serves the request, where its class's would be
+    /// larger.
+    GrowLeast,
     /// Serve a small request from the large side of the pool.
     BorrowClass,
 }
 
 impl Rung {
     /// Every rung.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Poll,
         Self::Search,
         Self::Collect,
@@ -49,6 +52,7 @@ impl Rung {
         Self::SearchAgain,
         Self::EvictAll,
         Self::Regrow,
+        Self::GrowLeast,
         Self::BorrowClass,
     ];
 
@@ -66,6 +70,7 @@ impl Rung {
             Self::SearchAgain => "search-again",
             Self::EvictAll => "evict-all",
             Self::Regrow => "regrow",
+            Self::GrowLeast => "grow-least",
             Self::BorrowClass => "borrow-class",
         }
     }
@@ -112,6 +117,9 @@ pub enum Verdict {
     Granularity,
     /// The driver refused although the books say that it has room: memory outside this allocator.
     HiddenConsumer,
+    /// A graph is being captured: what is idle does not go back to the driver, and what was freed
+    /// is not waited for, before that ends.
+    Capture,
 }
 
 impl Verdict {
@@ -129,6 +137,7 @@ impl Verdict {
             Self::Limit => "limit",
             Self::Granularity => "granularity",
             Self::HiddenConsumer => "hidden-consumer",
+            Self::Capture => "capture",
         }
     }
 }
@@ -144,6 +153,8 @@ pub struct Report {
     pub driver_bytes: u64,
     /// The request's stream.
     pub stream: StreamId,
+    /// The driver's handle of that stream, where a program named it by one.
+    pub stream_handle: Option<u64>,
     /// The request's pool.
     pub pool: PoolId,
     /// The request's side of the pool.
@@ -164,6 +175,9 @@ pub struct Report {
     pub pinned_free_bytes: u64,
     /// Of those, idle in private pools in use, which the policy does not return.
     pub withheld_bytes: u64,
+    /// Idle or awaiting free, and kept so by a capture: it would be given back, or waited for, if
+    /// none were under way.
+    pub capture_held_bytes: u64,
     /// Free in the same pool and class, cached for other streams.
     pub other_stream_free_bytes: u64,
     /// Free in the other size class of the same pool.
@@ -282,6 +296,11 @@ impl Report {
                 self.page_bytes
                     .map_or_else(String::new, |page| format!(", in pages of {}", Human(page)))
             ),
+            Verdict::Capture => format!(
+                "{} are idle or freed, but a graph is being captured: until that ends nothing goes back \
+                 to the driver and no stream is waited for; make room before it begins",
+                Human(self.capture_held_bytes)
+            ),
             Verdict::HiddenConsumer if self.room_bytes().is_none() => {
                 format!("the driver refused {driver}, and how much it has is not known here")
             }
@@ -362,9 +381,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "out of memory: {} requested on stream {}, pool {}, {} side",
+            "out of memory: {} requested on stream {}{}, pool {}, {} side",
             Human(self.requested_bytes),
             self.stream.0,
+            self.stream_handle.map_or_else(String::new, |handle| format!(" (handle {handle:#x})")),
             self.pool.0,
             self.class.name()
         )?;

@@ -1,6 +1,7 @@
 //! Fail: how a command ends when it does not end well, and the exit code for it.
 
 use std::fmt;
+use std::io::Write;
 
 /// The ways a command can end badly. The exit codes are documented and relied on.
 #[derive(Debug)]
@@ -55,6 +56,12 @@ impl From<blockyard::policy::SettingsError> for Fail {
     fn from(error: blockyard::policy::SettingsError) -> Self {
         Self::BadInput(error.to_string())
     }
+}
+
+/// Says a line on standard error. Where nobody listens any more (a closed pipe) it is lost, and the
+/// exit code still says how the command ended.
+pub fn say(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Writing to a place the user named failed.

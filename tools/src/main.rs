@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
             if !matches!(fail, blockyard_tools::fail::Fail::OutOfMemory) {
-                eprintln!("blockyard: {fail}");
+                blockyard_tools::fail::say(format_args!("blockyard: {fail}"));
             }
             ExitCode::from(fail.code())
         }

@@ -316,3 +316,38 @@ fn help_completions_and_manual_are_there() {
     assert!(help.contains("Exit codes"));
     assert_eq!(code(&blockyard(&[])), 2);
 }
+
+/// What the README shows can be pasted into a file and replayed.
+#[test]
+fn the_trace_of_the_readme_replays_as_it_stands() {
+    let readme = include_str!("../../README.md");
+    let (_, below) = readme.split_once("A trace can be written by hand").unwrap();
+    let text = below.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = folder();
+    let path = write(folder.path(), "hand.csv", text);
+    let document = json(&["replay", &path, "--json"]);
+    assert_eq!((&document["events"], &document["results"][0]["allocs"]), (&4.into(), &1.into()));
+}
+
+/// Nobody reads what is said on standard error: the exit code says it all the same.
+#[test]
+fn a_closed_standard_error_changes_no_exit_code() {
+    let folder = folder();
+    let note = write(folder.path(), "note.csv", "a,0,512,0\nf,7\n");
+    let note = note.as_str();
+    for (arguments, expected) in [
+        (vec!["replay", "nosuch.file"], 2),
+        (vec!["replay", note, "nosuch.file"], 2),
+        (vec!["replay", note], 0),
+        (vec!["replay", "--nonsense"], 2),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_blockyard"))
+            .args(&arguments)
+            .stderr(writer)
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), expected, "{arguments:?}");
+    }
+}

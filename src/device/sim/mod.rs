@@ -85,7 +85,7 @@ pub struct SimConfig {
 }
 
 impl Default for SimConfig {
-    /// No limit, 16 TiB of addresses from 0x200000000000 in steps of 2 MiB, fences that pass at
+    /// No limit, 96 TiB of addresses from 0x200000000000 in steps of 2 MiB, fences that pass at
     /// once.
     fn default() -> Self {
         Self {

@@ -36,6 +36,14 @@ impl Twin {
         Some(start)
     }
 
+    /// The smallest segment that holds `rounded` bytes, where that is not the one of its class.
+    pub(super) fn grow_least(&mut self, home: Home, rounded: u64) -> Option<u64> {
+        let whole = grow::page_bytes(&self.policy, home.class).is_none();
+        let least = rounded.next_multiple_of(self.policy.segment_granule);
+        let less = least < grow::segment_bytes(&self.policy, rounded);
+        if whole && less { self.grow_segment(home, least) } else { None }
+    }
+
     fn over_limit(&self, bytes: u64) -> bool {
         self.limit.is_some_and(|limit| self.figures.reserved + bytes > limit)
     }

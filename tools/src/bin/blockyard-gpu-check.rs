@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
-            eprintln!("blockyard-gpu-check: {fail}");
+            blockyard_tools::fail::say(format_args!("blockyard-gpu-check: {fail}"));
             ExitCode::from(fail.code())
         }
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use blockyard::diagnosis::growth::steps::Ask;
+use blockyard::diagnosis::growth::{self, leaks::Leaks};
 use blockyard::diagnosis::growth::{Comparison, Row, compare};
-use blockyard::diagnosis::growth_leaks::{self, Leaks};
-use blockyard::diagnosis::growth_steps::Ask;
 use blockyard::diagnosis::owners::{By, census, peak};
 use blockyard::trace::{DeviceTrace, Kind, Recording};
 use blockyard::vocab::Human;
@@ -119,7 +119,7 @@ fn across_steps<'a>(
     before: Subject<'a>,
 ) -> Result<(Side<'a>, Side<'a>, Option<Leaks>), Fail> {
     let (file, recording, trace) = before;
-    let found = growth_leaks::leaks(recording, trace, &Ask::Anything, by(arguments.by))
+    let found = growth::leaks::leaks(recording, trace, &Ask::Anything, by(arguments.by))
         .map_err(|error| Fail::BadInput(format!("{}: {error}", file.display())))?;
     let bounds = &found.steps.bounds;
     if bounds.len() < 2 {

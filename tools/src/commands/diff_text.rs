@@ -1,8 +1,8 @@
 //! Diff, the words: signed sizes, clipped owners, series and steps as people read them.
 
 use blockyard::diagnosis::growth::Row;
-use blockyard::diagnosis::growth_leaks::{Class, Leaks, Verdict, WORKSPACE_NAME};
-use blockyard::diagnosis::growth_steps::How;
+use blockyard::diagnosis::growth::leaks::{Class, Leaks, Verdict, WORKSPACE_NAME};
+use blockyard::diagnosis::growth::steps::How;
 use blockyard::vocab::Human;
 
 use crate::table::{count, lines};

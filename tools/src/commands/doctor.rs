@@ -5,7 +5,7 @@ use std::path::Path;
 use blockyard::policy::settings::{self, Effective, Source, VARIABLES};
 use serde_json::{Value, json};
 
-use super::doctor_cuda::{ASKED, WHY_NOT, cuda_facts};
+use super::doctor_cuda::{ASKED, cuda_facts};
 use super::doctor_facts::{Fact, Machine};
 use super::{policy, print, print_json, replay_json};
 use crate::cli::Doctor;
@@ -26,8 +26,9 @@ pub(super) fn run(arguments: &Doctor) -> Result<(), Fail> {
     let variable = |name: &str| std::env::var(name).ok();
     let asked = asked(arguments.settings.as_deref(), &variable);
     let mut facts = Machine { root: Path::new("/"), variable: &variable }.facts();
-    facts.extend(cuda_facts().unwrap_or_else(without_cuda));
-    facts.extend(supported());
+    let driver = cuda_facts();
+    facts.extend(driver.clone().unwrap_or_else(|reason| without_cuda(&reason)));
+    facts.extend(supported(driver.map(|_| "yes".to_string())));
     if arguments.common.json {
         return print_json(&document(&asked, &facts));
     }
@@ -65,21 +66,18 @@ fn asked(file: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Vec<
     asked
 }
 
-fn without_cuda() -> Vec<Fact> {
-    let unknown = |name: &&'static str| Fact::new("driver", *name, Err(WHY_NOT.to_string()));
+fn without_cuda(reason: &str) -> Vec<Fact> {
+    let unknown = |name: &&'static str| Fact::new("driver", *name, Err(reason.to_string()));
     ASKED.iter().map(unknown).collect()
 }
 
-/// What this build can do.
-fn supported() -> Vec<Fact> {
+/// What this build can do here.
+fn supported(cuda: Result<String, String>) -> Vec<Fact> {
     let fact = |name: &str, value: &str| Fact::new("support", name, Ok(value.to_string()));
     vec![
         fact("replay, charts, diagnosis", "yes: they need no GPU"),
         fact("host device", "yes"),
-        match cuda_facts() {
-            Some(_) => fact("CUDA device", "yes"),
-            None => Fact::new("support", "CUDA device", Err(WHY_NOT.to_string())),
-        },
+        Fact::new("support", "CUDA device", cuda),
         fact(
             "backend:cudaMallocAsync",
             "no: the settings are read, the driver's pool is not modelled",
@@ -193,7 +191,7 @@ mod tests {
 
     #[test]
     fn every_driver_fact_is_unknown_by_name_without_a_driver() {
-        let facts = without_cuda();
+        let facts = without_cuda("no CUDA driver found");
         assert_eq!(facts.len(), ASKED.len());
         let page = page(&[], &facts);
         assert!(page.contains("unknown: no CUDA driver found"), "{page}");

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use blockyard::diagnosis::explain::scene::{Effort, Subject};
 use blockyard::diagnosis::explain::{self, Explanation};
-use blockyard::diagnosis::explain_scene::{Effort, Subject};
 use blockyard::diagnosis::message::{self, Reading};
 use blockyard::diagnosis::proof::{self, Proof};
 use blockyard::lab::ReplayError;

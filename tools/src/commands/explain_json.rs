@@ -1,6 +1,6 @@
 //! Explain's JSON: names that others rely on; `docs/explain.schema.json` states them. Sizes are bytes.
 
-use blockyard::diagnosis::explain_owners::Owner;
+use blockyard::diagnosis::explain::owners::Owner;
 use blockyard::diagnosis::message::Reading;
 use blockyard::diagnosis::pinning::Place;
 use blockyard::diagnosis::proof::{Allocator, Proof};

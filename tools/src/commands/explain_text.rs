@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use blockyard::diagnosis::explain_owners::Owner;
+use blockyard::diagnosis::explain::owners::Owner;
 use blockyard::diagnosis::message::Reading;
 use blockyard::diagnosis::pinning::{Pinning, Place};
 use blockyard::diagnosis::proof::{self, Allocator, Proof};

@@ -1,7 +1,10 @@
 //! Leaks: what survives the steps of a run, whose it is, and whether it grows.
 
-use blockyard::diagnosis::growth_leaks::{self, Leaks as Found, Survivor};
-use blockyard::diagnosis::growth_steps::{Ask, How};
+use blockyard::diagnosis::growth::steps::{Ask, How};
+use blockyard::diagnosis::growth::{
+    self,
+    leaks::{Leaks as Found, Survivor},
+};
 use blockyard::vocab::Human;
 use serde_json::{Value, json};
 
@@ -25,7 +28,7 @@ pub(super) fn run(arguments: &Leaks) -> Result<(), Fail> {
         (None, Some(number)) => Ask::Every(number),
         (None, None) => Ask::Anything,
     };
-    let found = growth_leaks::leaks(&recording, trace, &ask, by(arguments.by))
+    let found = growth::leaks::leaks(&recording, trace, &ask, by(arguments.by))
         .map_err(|error| Fail::BadInput(format!("{}: {error}", arguments.file.display())))?;
     if let (Ask::Marker(text), true) = (&ask, found.steps.bounds.is_empty()) {
         return Err(Fail::BadInput(format!(

@@ -111,7 +111,7 @@ fn print_json(document: &serde_json::Value) -> Result<(), Fail> {
 /// Warns on standard error.
 fn warn(common: &Common, text: &str) {
     if !common.quiet {
-        eprintln!("blockyard: note: {text}");
+        crate::fail::say(format_args!("blockyard: note: {text}"));
     }
 }
 

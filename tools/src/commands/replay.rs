@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Replay) -> Result<(), Fail> {
             Ok(replayed) => done.push(replayed),
             Err(fail) if single => return Err(fail),
             Err(fail) => {
-                eprintln!("blockyard: {fail}");
+                crate::fail::say(format_args!("blockyard: {fail}"));
                 errors.push((file.clone(), fail.to_string()));
                 first_error.get_or_insert(fail);
             }

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use blockyard::diagnosis::shrink::script::Script;
 use blockyard::diagnosis::shrink::{self, Judge, Keep, Passes, Seen, Shrunk};
-use blockyard::diagnosis::shrink_script::Script;
 use blockyard::policy::Effective;
 use blockyard::trace::{Recording, file};
 use blockyard::vocab::{Human, PoolId};

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use blockyard::diagnosis::capacity::Fineness;
+use blockyard::diagnosis::search::knobs::Family;
+use blockyard::diagnosis::search::rows::{Choice, Job, Plan};
+use blockyard::diagnosis::search::tune::{Advice, Objective, Search, Tuned};
 use blockyard::diagnosis::search::{Crew, Subject};
-use blockyard::diagnosis::search_knobs::Family;
-use blockyard::diagnosis::search_rows::{Choice, Job, Plan};
-use blockyard::diagnosis::search_tune::{self, Advice, Objective, Search, Tuned};
 use blockyard::trace::{DeviceTrace, Kind, Recording};
 
 use super::tune_args::{For, Goal, Tune};
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Tune) -> Result<(), Fail> {
         Some(path) => State::open(path, &key(&search, &base, &jobs))?,
         None => State::none(),
     };
-    let tuned = search_tune::tune(&search, &jobs, base, &state, &crew)
+    let tuned = blockyard::diagnosis::search::tune::tune(&search, &jobs, base, &state, &crew)
         .map_err(|error| Fail::BadInput(error.to_string()))?;
     drop(crew);
     let outcome = Outcome { arguments, files, jobs, places, search, tuned };

@@ -1,7 +1,7 @@
 //! Tune's JSON: names that others rely on. Sizes are bytes.
 
-use blockyard::diagnosis::search_knobs::Family;
-use blockyard::diagnosis::search_rows::Row;
+use blockyard::diagnosis::search::knobs::Family;
+use blockyard::diagnosis::search::rows::Row;
 use serde_json::{Value, json};
 
 use super::tune::Outcome;

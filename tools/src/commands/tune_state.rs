@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use blockyard::diagnosis::search::Measured;
-use blockyard::diagnosis::search_rows::{Evaluated, Job};
-use blockyard::diagnosis::search_tune::Archive;
+use blockyard::diagnosis::search::rows::{Evaluated, Job};
+use blockyard::diagnosis::search::tune::Archive;
 use serde::{Deserialize, Serialize};
 
 use crate::fail::{Fail, cannot_write};

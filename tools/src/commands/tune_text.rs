@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use blockyard::diagnosis::search_rows::Row;
+use blockyard::diagnosis::search::rows::Row;
 use blockyard::vocab::Human;
 
 use super::tune::Outcome;

@@ -1,8 +1,8 @@
 //! Words: what a search came to, in sentences that text and JSON share.
 
-use blockyard::diagnosis::search_knobs::Family;
-use blockyard::diagnosis::search_rows::Row;
-use blockyard::diagnosis::search_tune::{Advice, Objective};
+use blockyard::diagnosis::search::knobs::Family;
+use blockyard::diagnosis::search::rows::Row;
+use blockyard::diagnosis::search::tune::{Advice, Objective};
 use blockyard::vocab::Human;
 
 use super::tune::Outcome;

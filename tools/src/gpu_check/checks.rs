@@ -52,7 +52,7 @@ pub fn run(gpu: &Arc<Gpu>, cap: u64, quick: bool) -> Vec<Check> {
 }
 
 fn check(name: &'static str, run: impl FnOnce() -> Result<String, String>) -> Check {
-    eprintln!("blockyard-gpu-check: {name}");
+    crate::fail::say(format_args!("blockyard-gpu-check: {name}"));
     let begun = Instant::now();
     let outcome = run();
     Check { name, outcome, seconds: begun.elapsed().as_secs_f64() }

@@ -23,7 +23,7 @@ pub fn grid(gpu: &Arc<Gpu>, cap: u64, quick: bool) -> Vec<Row> {
 }
 
 fn row(gpu: &Arc<Gpu>, mib: u64, rounds: usize) -> Row {
-    eprintln!("blockyard-gpu-check: costs of {mib} MiB");
+    crate::fail::say(format_args!("blockyard-gpu-check: costs of {mib} MiB"));
     let bytes = mib * MIB;
     let pages = gpu
         .page_mapping()

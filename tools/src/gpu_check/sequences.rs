@@ -128,7 +128,7 @@ pub fn read_others(path: &Path) -> Result<Vec<Run>, Fail> {
 pub fn run(gpu: &Arc<Gpu>, cap: u64, quick: bool, others: Vec<Run>) -> Vec<Run> {
     let mut runs = Vec::new();
     for sequence in all(quick) {
-        eprintln!("blockyard-gpu-check: sequence {}", sequence.name);
+        crate::fail::say(format_args!("blockyard-gpu-check: sequence {}", sequence.name));
         runs.push(plain("cuMemAlloc", Ok(Plain::direct(gpu)), &sequence));
         if gpu.pools() {
             let pooled = Plain::pooled(gpu).map_err(|error| error.to_string());

@@ -3,21 +3,21 @@
 //! Asked by `message`. Each says what its text holds and what is missing in it; where the missing
 //! figure would decide, the class is `unknown`.
 
-use super::figures::{Size, size_at};
-use super::message::{behind, between};
-use super::verdict::{Class, Figure, Finding, Judgement};
-use super::verdict_message::{Figures, judge};
+use crate::diagnosis::message::figures::{Size, size_at};
+use crate::diagnosis::message::{behind, between};
+use crate::diagnosis::verdict::message::{Figures, judge};
+use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
 use crate::vocab::Human;
 
 /// The largest request that any device of today could hold: 2 TiB.
 const ANY_DEVICE: u64 = 2 << 40;
 
-pub(super) fn figure(text: &str) -> Option<Size> {
+pub(crate) fn figure(text: &str) -> Option<Size> {
     size_at(text, false).map(|(size, _)| size)
 }
 
 /// A judgement with these figures as its evidence, those that read.
-pub(super) fn with(rows: &[(&'static str, Option<Size>, &'static str)]) -> Judgement {
+pub(crate) fn with(rows: &[(&'static str, Option<Size>, &'static str)]) -> Judgement {
     let evidence = rows
         .iter()
         .filter_map(|&(key, size, note)| Some(Figure::of(key, size?.bytes, note)))
@@ -25,12 +25,12 @@ pub(super) fn with(rows: &[(&'static str, Option<Size>, &'static str)]) -> Judge
     Judgement { evidence, ..Judgement::default() }
 }
 
-pub(super) fn found(judgement: &mut Judgement, class: Class, bytes: u64, sentence: String) {
+pub(crate) fn found(judgement: &mut Judgement, class: Class, bytes: u64, sentence: String) {
     judgement.findings.push(Finding::new(class, bytes, sentence));
 }
 
 /// A request that no device could serve; whether it was one.
-pub(super) fn impossible(
+pub(crate) fn impossible(
     judgement: &mut Judgement,
     wanted: Option<Size>,
     most: Option<Size>,
@@ -50,7 +50,7 @@ pub(super) fn impossible(
     true
 }
 
-pub(super) fn rmm(message: &str) -> Judgement {
+pub(crate) fn rmm(message: &str) -> Judgement {
     let wanted = behind(message, "failed to allocate ").and_then(figure);
     let sizes = behind(message, "current/max/try size = ").map(three_sizes).unwrap_or_default();
     let [current, most, tried] = sizes;
@@ -102,7 +102,7 @@ fn three_sizes(text: &str) -> [Option<Size>; 3] {
     sizes
 }
 
-pub(super) fn spark(message: &str) -> Judgement {
+pub(crate) fn spark(message: &str) -> Judgement {
     let wanted = ["unable to allocate ", "llocation of "]
         .iter()
         .find_map(|anchor| behind(message, anchor).and_then(figure));
@@ -126,7 +126,7 @@ pub(super) fn spark(message: &str) -> Judgement {
     judgement
 }
 
-pub(super) fn cupy(message: &str) -> Judgement {
+pub(crate) fn cupy(message: &str) -> Judgement {
     let wanted = behind(message, "llocating ").and_then(figure);
     let so_far = behind(message, "allocated so far: ").and_then(figure);
     let limit = behind(message, "limit set to: ").and_then(figure);
@@ -162,7 +162,7 @@ pub(super) fn cupy(message: &str) -> Judgement {
     judgement
 }
 
-pub(super) fn julia(message: &str) -> Judgement {
+pub(crate) fn julia(message: &str) -> Judgement {
     let requested = behind(message, "trying to allocate ").and_then(figure);
     let usage =
         behind(message, "Effective GPU memory usage:").and_then(|rest| between(rest, "(", ")"));
@@ -189,7 +189,7 @@ pub(super) fn julia(message: &str) -> Judgement {
     judge(&figures, judgement)
 }
 
-pub(super) fn llama_cpp(message: &str) -> Judgement {
+pub(crate) fn llama_cpp(message: &str) -> Judgement {
     let wanted = behind(message, "buffer of size ").and_then(|rest| Some(size_at(rest, true)?.0));
     let wanted = wanted.or_else(|| behind(message, "llocating ").and_then(figure));
     let mut judgement = with(&[("requested_bytes", wanted, "asked of the driver")]);
@@ -204,7 +204,7 @@ pub(super) fn llama_cpp(message: &str) -> Judgement {
     judgement
 }
 
-pub(super) fn vllm(message: &str) -> Judgement {
+pub(crate) fn vllm(message: &str) -> Judgement {
     if message.starts_with("No available memory") {
         let mut judgement = Judgement::default();
         let sentence = "weights and activations fill the share that gpu_memory_utilization allows: nothing is left \
@@ -288,7 +288,7 @@ fn start_up(message: &str) -> Judgement {
 }
 
 /// `12 pytorch allocator cache flushes since last step`.
-pub(super) fn deepspeed(before: &str, _message: &str) -> Judgement {
+pub(crate) fn deepspeed(before: &str, _message: &str) -> Judgement {
     let mut judgement = Judgement::default();
     let mut words = before.split_whitespace().rev();
     let flushes: Option<u64> = words.find_map(|word| word.parse().ok());
@@ -307,7 +307,7 @@ pub(super) fn deepspeed(before: &str, _message: &str) -> Judgement {
 }
 
 /// This crate's own report.
-pub(super) fn blockyard(message: &str) -> Judgement {
+pub(crate) fn blockyard(message: &str) -> Judgement {
     use crate::vocab::Verdict;
     const ALL: [Verdict; 10] = [
         Verdict::ImpossibleSize,
@@ -336,7 +336,7 @@ pub(super) fn blockyard(message: &str) -> Judgement {
     judgement
 }
 
-pub(super) fn bare(message: &str) -> Judgement {
+pub(crate) fn bare(message: &str) -> Judgement {
     let mut judgement = Judgement::default();
     if message.starts_with("out of memory") || message.starts_with("RESOURCE_EXHAUSTED") {
         judgement.warn("only the words are in the text: who failed and with what figures is not");

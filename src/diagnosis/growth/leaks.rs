@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::growth::{Pattern, Trend, trend};
-use super::growth_steps::{Ask, Steps, steps};
-use super::owners::{Block, By, Held, Living, Owners, Passage};
+use crate::diagnosis::growth::steps::{Ask, Steps, steps};
+use crate::diagnosis::growth::{Pattern, Trend, trend};
+use crate::diagnosis::owners::{Block, By, Held, Living, Owners, Passage};
 use crate::lab::{Player, ReplayError, Setup};
 use crate::policy::presets;
 use crate::trace::{DeviceTrace, Event, Kind, Recording, StackId};
@@ -441,5 +441,4 @@ fn replayed_reserved(
 }
 
 #[cfg(test)]
-#[path = "growth_leaks_tests.rs"]
 mod tests;

@@ -4,8 +4,8 @@
 //! enough; memory outside the allocator; private pools; the cache; capacity. Asked by the readers of
 //! messages. Uses only what was printed, with the error of its rounding.
 
-use super::figures::Size;
-use super::verdict::{Class, Figure, Finding, Judgement};
+use crate::diagnosis::message::figures::Size;
+use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
 use crate::vocab::{Human, MIB};
 
 /// The largest request that any device of today could hold: 2 TiB.

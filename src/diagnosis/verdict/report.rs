@@ -3,7 +3,7 @@
 //! The first finding is the policy's verdict; whatever else holds memory that could have served is
 //! said behind it, the larger first. Asked by `explain`.
 
-use super::verdict::{Class, Figure, Finding, Judgement};
+use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
 use crate::vocab::{Human, Report, Verdict};
 
 /// What the report says.

@@ -3,17 +3,17 @@
 //! The request that fails stays as it is. What the others become is a new trace, and only that it fails the same
 //! way makes it a likeness of the old one.
 
-use super::search::Crew;
-use super::shrink::{BATCH, Work};
-use super::shrink_delete::polish;
-use super::shrink_script::{Op, Piece, Script};
+use crate::diagnosis::search::Crew;
+use crate::diagnosis::shrink::delete::polish;
+use crate::diagnosis::shrink::script::{Op, Piece, Script};
+use crate::diagnosis::shrink::{BATCH, Work};
 use crate::vocab::{GIB, KIB, MIB, UNIT};
 
 /// How far apart merged blocks may have been requested, by turns.
 const REACHES: [usize; 4] = [1, 2, 6, 24];
 
 /// Merges and resizes until nothing helps any more.
-pub(super) fn merge<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
+pub(crate) fn merge<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
     loop {
         let before = best.ops.len();
         for reach in REACHES {

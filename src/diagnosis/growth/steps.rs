@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use super::owners::Living;
+use crate::diagnosis::owners::Living;
 use crate::trace::{DeviceTrace, Kind, Recording};
 
 /// What the person said about steps.

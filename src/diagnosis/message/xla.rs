@@ -3,10 +3,10 @@
 //! Asked by `message`. A dump has the whole pool in it, chunk by chunk, so it is judged like a heap;
 //! without one the figures that decide are missing, and that is said.
 
-use super::figures::{Size, size_at};
-use super::message::{behind, between};
-use super::message_runtimes::{figure, found, impossible, with};
-use super::verdict::{Class, Figure, Judgement};
+use crate::diagnosis::message::figures::{Size, size_at};
+use crate::diagnosis::message::runtimes::{figure, found, impossible, with};
+use crate::diagnosis::message::{behind, between};
+use crate::diagnosis::verdict::{Class, Figure, Judgement};
 use crate::vocab::Human;
 
 /// A program this small fits any device: whoever fills it is somebody else.
@@ -21,7 +21,7 @@ struct Chunks {
     seen: bool,
 }
 
-pub(super) fn tensorflow(message: &str) -> Judgement {
+pub(crate) fn tensorflow(message: &str) -> Judgement {
     let wanted = requested(message);
     let plain =
         |anchor: &str| behind(message, anchor).and_then(|rest| Some(size_at(rest, true)?.0));
@@ -165,7 +165,7 @@ fn chunks(message: &str) -> Chunks {
     chunks
 }
 
-pub(super) fn xla(message: &str) -> Judgement {
+pub(crate) fn xla(message: &str) -> Judgement {
     if message.starts_with("Ran out of memory in memory space") {
         return memory_space(message);
     }

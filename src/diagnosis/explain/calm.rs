@@ -3,10 +3,10 @@
 //! Asked by `explain`. Steps are the recording's markers where it has them, else the rises and falls
 //! of its live bytes; which of the two is said.
 
-use super::explain::{Explanation, quiet};
-use super::explain_scene::{Mark, Subject};
-use super::verdict::{Class, Figure, Finding, Judgement};
-use super::verdict_residue as residue;
+use crate::diagnosis::explain::scene::{Mark, Subject};
+use crate::diagnosis::explain::{Explanation, quiet};
+use crate::diagnosis::verdict::residue;
+use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
 use crate::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording};
 use crate::vocab::Human;
 
@@ -28,7 +28,7 @@ pub struct Steps {
     pub marked: bool,
 }
 
-pub(super) fn judge(subject: &Subject<'_>, explanation: &Explanation) -> Judgement {
+pub(crate) fn judge(subject: &Subject<'_>, explanation: &Explanation) -> Judgement {
     let scene = &explanation.scene;
     let steps = steps(subject.recording, subject.trace);
     let mut judgement = verdict(subject, explanation, steps);

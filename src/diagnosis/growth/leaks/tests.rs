@@ -1,7 +1,7 @@
 //! Tests: of the leak diagnosis, on small traces whose answer is known.
 
 use super::*;
-use crate::diagnosis::growth_steps::How;
+use crate::diagnosis::growth::steps::How;
 
 /// Writes traces with markers `step N`.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// A set of addresses.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranges {
+pub(crate) struct Ranges {
     by_start: BTreeMap<u64, u64>,
     bytes: u128,
 }
@@ -65,7 +65,7 @@ impl Ranges {
 
 /// Disjoint ranges with something known about each.
 #[derive(Clone, Debug)]
-pub(super) struct Known<T> {
+pub(crate) struct Known<T> {
     by_start: BTreeMap<u64, (u64, T)>,
 }
 

@@ -4,14 +4,14 @@ use crate::trace::{DeviceTrace, Kind};
 use crate::vocab::StreamId;
 
 /// Whether requests come from more than one stream.
-pub(super) fn uses_streams(trace: &DeviceTrace) -> bool {
+pub(crate) fn uses_streams(trace: &DeviceTrace) -> bool {
     let mut asks = trace.events.iter().filter(|event| event.kind == Kind::Alloc);
     let first = asks.next().map(|event| event.stream);
     asks.any(|event| Some(event.stream) != first)
 }
 
 /// The same requests on one stream.
-pub(super) fn on_one_stream(trace: &DeviceTrace) -> DeviceTrace {
+pub(crate) fn on_one_stream(trace: &DeviceTrace) -> DeviceTrace {
     let mut one = trace.clone();
     one.events.iter_mut().for_each(|event| event.stream = StreamId(0));
     one.segments.iter_mut().for_each(|segment| segment.stream = StreamId(0));

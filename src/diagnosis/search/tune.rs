@@ -5,11 +5,11 @@
 
 use std::collections::HashSet;
 
-use super::pareto;
-use super::search::{Bound, Crew, Subject};
-use super::search_knobs::{Demand, Family, Knobs, near, singles};
-use super::search_rows::{Choice, Evaluated, Job, Plan, Rival, Row, evaluate};
-use super::search_streams::{on_one_stream, uses_streams};
+use crate::diagnosis::pareto;
+use crate::diagnosis::search::knobs::{Demand, Family, Knobs, near, singles};
+use crate::diagnosis::search::rows::{Choice, Evaluated, Job, Plan, Rival, Row, evaluate};
+use crate::diagnosis::search::streams::{on_one_stream, uses_streams};
+use crate::diagnosis::search::{Bound, Crew, Subject};
 use crate::lab::ReplayError;
 use crate::policy::Policy;
 use crate::trace::DeviceTrace;

@@ -3,14 +3,14 @@
 //! Asked by `message`. A figure that is absent stays absent; one whose place stands there and does
 //! not read is said to be garbled; a text that ends early is said to be cut.
 
-use super::figures::{Size, size_at, size_before};
-use super::message::{behind, between};
-use super::verdict::{Class, Figure, Finding, Judgement};
-use super::verdict_message::{Figures, Process, judge};
+use crate::diagnosis::message::figures::{Size, size_at, size_before};
+use crate::diagnosis::message::{behind, between};
+use crate::diagnosis::verdict::message::{Figures, Process, judge};
+use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
 use crate::vocab::Human;
 
 /// Native allocator: CUDA, HIP, XPU, NPU, and `Out of memory.` of generic accelerators.
-pub(super) fn native(message: &str) -> Judgement {
+pub(crate) fn native(message: &str) -> Judgement {
     let mut judgement = Judgement::default();
     let message = one_message(message);
     let Some(rest) = behind(message, "ried to allocate ") else { return judgement };
@@ -142,7 +142,7 @@ fn device(rest: &str, judgement: &mut Judgement) -> Option<u64> {
 }
 
 /// `Allocation on device 0 would exceed allowed memory. (out of memory)` and five figures.
-pub(super) fn on_driver_pools(message: &str) -> Judgement {
+pub(crate) fn on_driver_pools(message: &str) -> Judgement {
     let mut judgement = Judgement::default();
     let message = one_message(message);
     let row = |name: &str| {
@@ -183,7 +183,7 @@ pub(super) fn on_driver_pools(message: &str) -> Judgement {
 }
 
 /// Apple's GPUs: a high-water mark, not the device.
-pub(super) fn mps(message: &str) -> Judgement {
+pub(crate) fn mps(message: &str) -> Judgement {
     let mut judgement = Judgement::default();
     let read = |anchor: &str| behind(message, anchor).and_then(figure);
     let (own, others) = (read("MPS allocated: "), read("other allocations: "));
@@ -226,7 +226,7 @@ pub(super) fn mps(message: &str) -> Judgement {
 }
 
 /// The host's memory, not the device's.
-pub(super) fn host(message: &str) -> Judgement {
+pub(crate) fn host(message: &str) -> Judgement {
     const ANY_HOST: u64 = 64 << 40;
     let mut judgement = Judgement::default();
     let wanted = behind(message, "ou tried to allocate ").and_then(figure);
@@ -248,7 +248,7 @@ pub(super) fn host(message: &str) -> Judgement {
 }
 
 /// `memory allocation failed with OOM on device 0 while trying to allocate 20971520 bytes (free: ..., total: ...)`.
-pub(super) fn driver_log(message: &str, lines: usize) -> Judgement {
+pub(crate) fn driver_log(message: &str, lines: usize) -> Judgement {
     let mut judgement = Judgement::default();
     let exact = |anchor: &str| behind(message, anchor).and_then(figure);
     let plain = |text: &str| size_at(text, true).map(|(size, _)| size);
@@ -292,7 +292,7 @@ pub(super) fn driver_log(message: &str, lines: usize) -> Judgement {
 }
 
 /// PyTorch's assertion that its books fit the device.
-pub(super) fn oversubscribed() -> Judgement {
+pub(crate) fn oversubscribed() -> Judgement {
     let mut judgement = Judgement::default();
     judgement.warn(
         "PyTorch's own books are above the device's memory: the driver pages to the host's memory (Windows, WSL); \

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::capacity::{Fineness, min_capacity_below};
-use super::search::{Bound, Measured, Subject};
-use super::search_knobs::Knobs;
+use crate::diagnosis::capacity::{Fineness, min_capacity_below};
+use crate::diagnosis::search::knobs::Knobs;
+use crate::diagnosis::search::{Bound, Measured, Subject};
 use crate::lab::ReplayError;
 use crate::policy::Policy;
 

@@ -3,7 +3,7 @@
 //! The first pair is the baseline. Asked by `explain` for the markers of a recording. Without the
 //! releasable bytes it cannot tell a cache from fragmentation, and says so.
 
-use super::explain_scene::Mark;
+use crate::diagnosis::explain::scene::Mark;
 use crate::vocab::Human;
 
 /// What a pair means beside the baseline.
@@ -52,7 +52,7 @@ pub fn residue(
 }
 
 /// Each mark behind the first that left more than the baseline, with a sentence.
-pub(super) fn judge(marks: &[Mark]) -> Vec<(&Mark, String)> {
+pub(crate) fn judge(marks: &[Mark]) -> Vec<(&Mark, String)> {
     let Some((first, rest)) = marks.split_first() else { return Vec::new() };
     let baseline = (first.allocated, first.reserved);
     if baseline.1 == 0 {

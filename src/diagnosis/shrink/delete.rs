@@ -3,9 +3,9 @@
 //! Which pieces go together is a matter of order, and no order is best for every trace: several are tried from the
 //! same middle-sized script, and the shortest result is polished with all of them.
 
-use super::search::Crew;
-use super::shrink::{BATCH, Work};
-use super::shrink_script::{Piece, Script};
+use crate::diagnosis::search::Crew;
+use crate::diagnosis::shrink::script::{Piece, Script};
+use crate::diagnosis::shrink::{BATCH, Work};
 use crate::lab::rng::Rng;
 
 /// In which order pieces are taken away.
@@ -39,7 +39,7 @@ const ORDERS: [Order; 7] = [
 const MIDDLE: usize = 12_000;
 
 /// Takes pieces away until none can go alone, in any order.
-pub(super) fn delete<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
+pub(crate) fn delete<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
     let mut middle: Option<Script> = None;
     descend(work, best, ORDERS[0], &mut |script| {
         if middle.is_none() && script.ops.len() <= MIDDLE {
@@ -57,7 +57,7 @@ pub(super) fn delete<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
 }
 
 /// Goes down in every order until none takes anything more.
-pub(super) fn polish<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
+pub(crate) fn polish<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
     loop {
         let before = best.ops.len();
         for order in ORDERS {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::explain_scene::{Scene, Subject};
+use crate::diagnosis::explain::scene::{Scene, Subject};
 use crate::trace::{Event, Frame, Interner, Kind, StackId};
 use crate::vocab::{Human, Ticket};
 
@@ -30,7 +30,7 @@ pub struct Owner {
 }
 
 /// Where and when each live block was born.
-pub(super) struct Registry<'a> {
+pub(crate) struct Registry<'a> {
     subject: &'a Subject<'a>,
     now: u32,
     /// By allocation: its event, counted from 0, and its stack.
