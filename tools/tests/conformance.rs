@@ -25,7 +25,7 @@ fn library(name: &str) -> Option<PathBuf> {
             let source = Path::new(SOURCES).join(format!("{name}.c"));
             let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"];
             let mut cc = Command::new("cc");
-    cc.args(flags).arg("-pthread").arg(source).args(["-ldl", "-o"]);
+            cc.args(flags).arg("-pthread").arg(source).args(["-ldl", "-o"]);
             let done = cc.arg(folder.join(format!("{name}.so"))).output().unwrap();
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         }

@@ -31,8 +31,7 @@ static RECORDER: LazyLock<Option<Recorder>> = LazyLock::new(|| {
     // SAFETY: a function of this library, which is not unloaded: its handle is never closed.
     let _ = unsafe { libc::atexit(at_exit) };
     let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
-    let state =
-        State { record: Record::new(), path: path.into(), written_by: None, failures: 0 };
+    let state = State { record: Record::new(), path: path.into(), written_by: None, failures: 0 };
     Some(Recorder { state: Mutex::new(state), begun: SystemTime::now() })
 });
 

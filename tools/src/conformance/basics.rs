@@ -4,7 +4,23 @@ use super::bench::{Bench, Held};
 
 /// Sizes around whatever an allocator may round to.
 const SIZES: [u64; 18] = [
-    1, 2, 3, 7, 8, 255, 256, 257, 511, 512, 513, 1000, 4096, 4097, 65_537, 1 << 20, 1_048_577,
+    1,
+    2,
+    3,
+    7,
+    8,
+    255,
+    256,
+    257,
+    511,
+    512,
+    513,
+    1000,
+    4096,
+    4097,
+    65_537,
+    1 << 20,
+    1_048_577,
     10 << 20,
 ];
 
@@ -34,7 +50,8 @@ pub(super) fn overlap(bench: &Bench) {
     }
     for turn in 0..3 {
         bench.log.at(format!("every other block again, turn {turn}"));
-        for (place, slot) in held.iter_mut().enumerate().filter(|(place, _)| place % 2 == turn % 2) {
+        for (place, slot) in held.iter_mut().enumerate().filter(|(place, _)| place % 2 == turn % 2)
+        {
             slot.take().into_iter().for_each(|old| bench.give(old));
             *slot = bench.want(SIZES[(place * 7 + turn) % SIZES.len()], 0);
         }

@@ -72,7 +72,11 @@ pub struct Refused(pub String);
 ///
 /// # Errors
 /// The library cannot be loaded, a symbol is missing, there is no such driver, no process can be started.
-pub fn run(plan: &Plan, program: &Path, mut told: impl FnMut(&str)) -> std::result::Result<Report, Refused> {
+pub fn run(
+    plan: &Plan,
+    program: &Path,
+    mut told: impl FnMut(&str),
+) -> std::result::Result<Report, Refused> {
     let mut results: Vec<Result> = Vec::new();
     for check in &CHECKS {
         let asked = plan.only.is_empty() || plan.only.iter().any(|name| name == check.name);

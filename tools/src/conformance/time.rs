@@ -80,8 +80,7 @@ pub(super) fn reset(bench: &Bench) {
         return bench.log.skipped("no --reset was given");
     }
     let before = bench.used();
-    let mut held: Vec<Held> =
-        (0..8_u64).filter_map(|n| bench.want((n + 1) << 20, 0)).collect();
+    let mut held: Vec<Held> = (0..8_u64).filter_map(|n| bench.want((n + 1) << 20, 0)).collect();
     let idle = held.split_off(held.len() / 2);
     idle.into_iter().for_each(|held| bench.give(held));
     bench.log.at("a reset with live blocks");
