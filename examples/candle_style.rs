@@ -1,17 +1,17 @@
 //! Adaptor: blockyard below a tensor library in the style of candle, and one in the style of burn.
 //!
-//! `cargo run --example candle_style`. Neither library is used here: their traits are sketched to the size of this page,
-//! so that what an adaptor has to do can be seen and run, on the host's memory, without a GPU.
+//! `cargo run --example candle_style`. Neither library is used here: their traits are sketched to the size of this
+//! page, so that what an adaptor has to do can be seen and run, on the host's memory, without a GPU.
 //!
 //! What their extension points allow at present:
 //!
-//! - **burn** (cubecl) asks a trait for raw memory, `ComputeStorage`: allocate, look up, free by id. [`BlockStorage`] is
-//!   all that an implementation over blockyard has to do. But its CUDA server makes its own storage, so this needs a
-//!   change of cubecl, or a server of one's own; and above the storage cubecl keeps a cache, which would have to be set
-//!   to one page an allocation (`ExclusivePages`) or there are two caches.
-//! - **candle** asks nobody: its CUDA device calls cudarc's `alloc`, and there is no hook. What it does allow is a custom
-//!   operation, whose result may be any slice: `interop::PooledSlice` makes one over blockyard's memory. Such a slice
-//!   must be handed back by its lease, and candle drops it as its own, which gives the driver an address in the middle
+//! - **burn** (cubecl) asks a trait for raw memory, `ComputeStorage`: allocate, look up, free by id. [`BlockStorage`]
+//!   is all that an implementation over blockyard has to do. But its CUDA server makes its own storage, so this needs
+//!   a change of cubecl, or a server of one's own; and above the storage cubecl keeps a cache, which would have to be
+//!   set to one page an allocation (`ExclusivePages`) or there are two caches.
+//! - **candle** asks nobody: its CUDA device calls cudarc's `alloc`, and there is no hook. What it does allow is a
+//!   custom operation, whose result may be any slice: `interop::PooledSlice` makes one over blockyard's memory. Such a
+//!   slice must be handed back by its lease, and candle drops it as its own, which gives the driver an address in the middle
 //!   of a segment. So today this is for tensors that live as long as the program (weights, caches), whose lease is
 //!   forgotten. The way without a change of candle is to stand before the driver: `docs/preload.md` records it.
 //! - A library that one writes oneself can be written as [`Storage`] is below: a tensor owns a buffer, and nothing else

@@ -1,7 +1,7 @@
 //! Preload: programs that know nothing of a recorder, with one before their driver.
 //!
-//! A program in C, linked to the simulated driver, under `LD_PRELOAD`; and one over cudarc, which looks for its driver at
-//! run time, by the stand-in. Without a C compiler the tests say that they were skipped.
+//! A program in C, linked to the simulated driver, under `LD_PRELOAD`; and one over cudarc, which looks for its driver
+//! at run time, by the stand-in. Without a C compiler the tests say that they were skipped.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
