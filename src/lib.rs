@@ -17,6 +17,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(all(doctest, feature = "std"), doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "std"), doc = include_str!("../docs/tensor-tutorial.md"))]
+#![cfg_attr(all(doctest, feature = "std"), doc = include_str!("../docs/transfer.md"))]
 
 extern crate alloc;
 

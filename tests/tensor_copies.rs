@@ -6,31 +6,13 @@
 
 #[path = "common/chain.rs"]
 mod chain;
+#[path = "common/copying.rs"]
+mod copying;
 
-use std::collections::HashSet;
-
-use blockyard::tensor::{DType, Format, Place, Tensor, TensorError};
-use chain::{Chain, chains, grow, step};
-use ndarray::{ArrayD, IxDyn};
+use blockyard::tensor::{Format, Place, Tensor, TensorError};
+use chain::{chains, grow};
+use copying::{list, values};
 use proptest::prelude::*;
-
-fn walk(owner: &Tensor, places: &ArrayD<i64>, steps: &[[u8; 4]]) -> (Tensor, ArrayD<i64>) {
-    let start = (owner.clone(), places.clone());
-    steps.iter().fold(start, |(tensor, places), bytes| step(&tensor, &places, *bytes))
-}
-
-fn values(tensor: &Tensor) -> Vec<i64> {
-    tensor.to_vec().unwrap()
-}
-
-fn list(places: &ArrayD<i64>) -> Vec<i64> {
-    places.iter().copied().collect()
-}
-
-fn doubles(places: &ArrayD<i64>) -> bool {
-    let mut seen = HashSet::new();
-    !places.iter().all(|place| seen.insert(*place))
-}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
@@ -41,78 +23,17 @@ proptest! {
         other in prop::collection::vec(any::<[u8; 4]>(), 0..6),
         shared in any::<bool>(),
     ) {
-        let Chain { shape, steps } = chain;
-        let place = Place::host();
-        let (owner, places) = grow(&place, &shape);
-        let (dst, at) = walk(&owner, &places, &steps);
-        let source = if shared { owner.clone() } else { owner.duplicate().unwrap() };
-        let (src, from) = walk(&source, &places, &other);
-        let before = values(&owner);
-        let copied = dst.copy_(&src);
-        let Some(from) = from.broadcast(IxDyn(at.shape())) else {
-            let refused = matches!(copied, Err(TensorError::Broadcast { .. }));
-            prop_assert!(refused, "they do not broadcast");
-            return Ok(());
-        };
-        let mut expected = before.clone();
-        if doubles(&at) {
-            let refused = matches!(copied, Err(TensorError::Overlap { .. }));
-            prop_assert!(refused, "{:?}", copied);
-        } else {
-            prop_assert!(copied.is_ok(), "{:?}", copied);
-            for (to, from) in at.iter().zip(from.iter()) {
-                expected[*to as usize] = before[*from as usize];
-            }
-        }
-        prop_assert_eq!(values(&owner), expected);
-        place.allocator().audit().unwrap();
+        copying::copy(&Place::host(), chain, &other, shared)?;
     }
 
     #[test]
     fn a_fill_writes_where_the_view_is_and_nowhere_else(chain in chains()) {
-        let Chain { shape, steps } = chain;
-        let place = Place::host();
-        let (owner, places) = grow(&place, &shape);
-        let (view, at) = walk(&owner, &places, &steps);
-        let mut expected = values(&owner);
-        let filled = view.fill_(-7.9f32);
-        prop_assert_eq!(filled.is_err(), doubles(&at));
-        if filled.is_ok() {
-            at.iter().for_each(|place| expected[*place as usize] = -7);
-        }
-        prop_assert_eq!(values(&owner), expected);
+        copying::fill(&Place::host(), chain)?;
     }
 
     #[test]
     fn copies_of_their_own_have_the_values_and_not_the_storage(chain in chains(), to in 0usize..10) {
-        let Chain { shape, steps } = chain;
-        let (place, elsewhere) = (Place::host(), Place::host());
-        let (owner, places) = grow(&place, &shape);
-        let (view, at) = walk(&owner, &places, &steps);
-        let copy = view.duplicate().unwrap();
-        prop_assert_eq!(values(&copy), list(&at));
-        prop_assert!(!copy.shares_storage(&view) && !copy.is_view());
-        prop_assert!(copy.layout().is_dense() && copy.offset() == 0);
-        prop_assert!(!view.layout().is_dense() || view.elements() == 0 || copy.strides() == view.strides());
-
-        let row = view.contiguous().unwrap();
-        prop_assert_eq!(values(&row), list(&at));
-        prop_assert_eq!(row.shares_storage(&view), view.is_contiguous(Format::Contiguous));
-
-        let dtype = DType::ALL[to];
-        let back = |tensor: &Tensor| values(&tensor.to(&place, DType::I64, false).unwrap());
-        let cast = view.to(&place, dtype, false).unwrap();
-        let round = |place: &i64| match dtype {
-            DType::Bool => i64::from(*place != 0),
-            DType::I8 => i64::from(*place as i8),
-            DType::U8 => i64::from(*place as u8),
-            DType::BF16 => half::bf16::from_f32(*place as f32).to_f32() as i64,
-            _ => *place,
-        };
-        let rounded: Vec<i64> = at.iter().map(round).collect();
-        prop_assert_eq!(back(&cast), rounded.clone());
-        prop_assert_eq!(back(&view.to(&elsewhere, dtype, false).unwrap()), rounded);
-        prop_assert!(place.allocator().audit().is_ok() && elsewhere.allocator().audit().is_ok());
+        copying::own(&Place::host(), &Place::host(), chain, to)?;
     }
 
     #[test]
@@ -146,6 +67,12 @@ proptest! {
         let grew = new.iter().product::<usize>() > places.len();
         prop_assert_eq!(tensor.storage().bytes() as usize, 8 * if grew { tensor.elements() } else { places.len() });
     }
+}
+
+#[test]
+fn casts_and_products_on_the_host_are_themselves() {
+    copying::casts(&Place::host());
+    copying::product(&Place::host());
 }
 
 #[test]

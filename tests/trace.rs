@@ -10,13 +10,21 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 22] = [
     Kind::Alloc,
     Kind::FreeRequested,
     Kind::FreeCompleted,
     Kind::Free,
     Kind::Use,
     Kind::EmptyCache,
+    Kind::Trim,
+    Kind::Retire,
+    Kind::CaptureBegin,
+    Kind::CaptureEnd,
+    Kind::Limit,
+    Kind::RangeAlloc,
+    Kind::RangeFree,
+    Kind::Passed,
     Kind::SegmentAlloc,
     Kind::SegmentFree,
     Kind::SegmentMap,
@@ -85,7 +93,21 @@ fn event(counts: Counts) -> impl Strategy<Value = Event> {
             let unnamed = kind == Kind::Alloc && allocation == NO_ALLOCATION;
             let allocation = if unnamed { 0 } else { allocation };
             let bytes = bytes.min(u64::MAX - address);
-            Event { address, bytes, allocation, stream, pool, stack, line, time_us, kind }
+            let (extent, order, class) = (bytes / 2, line / 3, Class::BOTH.get(line as usize % 3));
+            Event {
+                address,
+                bytes,
+                allocation,
+                stream,
+                pool,
+                stack,
+                extent,
+                line,
+                order,
+                class: class.copied(),
+                time_us,
+                kind,
+            }
         },
     )
 }
@@ -109,7 +131,20 @@ fn segment(counts: Counts) -> impl Strategy<Value = FinalSegment> {
         |(address, bytes, (stream, pool, stack), class, expandable, blocks)| {
             let (stream, pool, stack) = (StreamId(stream), PoolId(pool), StackId(stack));
             let bytes = bytes.min(u64::MAX - address);
-            FinalSegment { address, bytes, stream, pool, class, expandable, stack, blocks }
+            let range = expandable.then_some((address, bytes));
+            let order = stack.0;
+            FinalSegment {
+                address,
+                bytes,
+                stream,
+                pool,
+                class,
+                expandable,
+                range,
+                order,
+                stack,
+                blocks,
+            }
         },
     )
 }

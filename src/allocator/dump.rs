@@ -3,13 +3,14 @@
 //! Under the lock stands only what must be of one moment: a walk over the blocks and two copies of
 //! memory, into room that was made before. Names are looked up after.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 #[cfg(not(loom))]
 use std::time::{Duration, Instant};
 
 use super::CachingAllocator;
 use super::shell::{Inner, Shared};
-use crate::vocab::{Change, Dump, Mark, Origin, Record, Ticket, What};
+use crate::policy::{Policy, presets};
+use crate::vocab::{Change, Dump, Mark, Origin, PoolId, Record, Ticket, What};
 
 impl CachingAllocator {
     /// The heap at this moment, with tags and call stacks of its blocks. O(blocks) under the lock.
@@ -101,7 +102,7 @@ impl Shared {
         };
         let asked = dump.records.iter().filter_map(|record| match record.what {
             What::Asked { tag, stack, .. } => Some(Origin { tag, stack }),
-            What::Changed(_) => None,
+            _ => None,
         });
         let origins = asked.chain(dump.marks.iter().map(|mark| mark.origin));
         let (mut tags, mut stacks) = (BTreeMap::new(), BTreeMap::new());
@@ -139,13 +140,34 @@ fn needs(inner: &Inner, records: bool) -> Needs {
     Needs { records, marks: inner.marks().len() }
 }
 
+/// The policy's name; where the device cannot map pages, that of the policy in force.
+fn policy_name(policy: &Policy) -> String {
+    let native = presets::blockyard_native();
+    let named = Policy { name: native.name.clone(), ..policy.clone() };
+    if named == native { native.name } else { policy.name.clone() }
+}
+
+/// The pool that gave memory back.
+const fn gave(record: &Record) -> Option<PoolId> {
+    match record.what {
+        What::Changed(Change::SegmentFreed { pool, .. } | Change::Unmapped { pool, .. }) => {
+            Some(pool)
+        }
+        _ => None,
+    }
+}
+
 /// What must be of one moment.
 fn fill(inner: &Inner, dump: &mut Dump, records: bool) {
     dump.view = inner.heap.view();
     dump.marks.extend_from_slice(inner.marks());
     dump.limit_bytes = inner.heap.limit();
-    dump.policy.push_str(&inner.heap.policy().name);
+    dump.policy.push_str(&policy_name(inner.heap.policy()));
+    dump.captures = inner.books.recorder.captures();
     if records {
         dump.lost = inner.books.recorder.copy_to(&mut dump.records);
     }
+    let held = dump.view.segments.iter().map(|segment| segment.pool);
+    let pools: BTreeSet<PoolId> = held.chain(dump.records.iter().filter_map(gave)).collect();
+    dump.retired.extend(pools.into_iter().filter(|&pool| inner.heap.is_retired(pool)));
 }

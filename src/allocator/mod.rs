@@ -112,6 +112,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// For page-locked host memory: [`presets::pinned`], nothing recorded.
+    #[must_use]
+    pub fn pinned() -> Self {
+        Self::with_policy(presets::pinned())
+    }
+
     /// This policy, nothing recorded.
     #[must_use]
     pub fn with_policy(policy: Policy) -> Self {

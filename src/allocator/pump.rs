@@ -32,14 +32,14 @@ impl Shared {
     fn carry_on(&self, mut output: Output, mut landings: u64) -> Output {
         let mut moved = false;
         loop {
-            let input = match output {
+            (output, landings) = match output {
                 Output::Want { ticket, want } => {
                     moved |= moves_memory(want);
-                    Input::Answer { ticket, answer: self.perform(ticket, want) }
+                    self.answer(ticket, want, self.perform(ticket, want))
                 }
                 Output::Park { ticket } => {
                     self.gate.wait_above(landings);
-                    Input::Retry { ticket }
+                    self.apply(Input::Retry { ticket })
                 }
                 done => {
                     if moved {
@@ -48,7 +48,6 @@ impl Shared {
                     return done;
                 }
             };
-            (output, landings) = self.apply(input);
             self.gate.raise(landings);
         }
     }

@@ -69,7 +69,9 @@ impl CachingAllocator {
         let Some(&RawBlock { block, .. }) = inner.raw.get(&address.0) else {
             return Err(FreeError::UnknownAddress(address.0));
         };
-        inner.heap.apply(Input::Use { block, stream: stream.id() }, &mut inner.books);
+        let input = Input::Use { block, stream: stream.id() };
+        inner.books.recorder.told(&input, &inner.heap);
+        inner.heap.apply(input, &mut inner.books);
         Ok(())
     }
 

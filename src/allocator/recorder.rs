@@ -2,12 +2,20 @@
 //!
 //! Owns a bounded ring of fixed-size records. Each has a sequence number, which is its order, and a
 //! coarse time that was read outside the lock. The oldest are lost first, and how many is known.
+//! What a program asked for is a record besides what became of it, and so is what the driver said of
+//! fences and ranges: a replay has to guess at nothing.
 //! Read while the program goes on: the ring is copied under the lock, and told afterwards. Never
 //! knows a file format: `trace` writes what is copied.
 
+use std::collections::BTreeMap;
+
 use super::clock::Clock;
 use super::sync::Arc;
-use crate::vocab::{Change, Observe, Origin, PoolId, Record, StreamId, Ticket, What};
+use crate::heap::Heap;
+use crate::vocab::{
+    Address, Answer, Change, Input, Observe, Origin, PoolId, Record, Serial, StreamId, Target,
+    Ticket, Want, What,
+};
 
 /// This capacity keeps everything, in memory that grows.
 const EVERYTHING: usize = usize::MAX;
@@ -22,13 +30,25 @@ pub(crate) struct Recorder {
     capacity: usize,
     next: u64,
     clock: Arc<Clock>,
+    /// Segments and ranges by where they start: which it is, counted from 0.
+    orders: BTreeMap<u64, u64>,
+    next_order: u64,
+    captures: u64,
 }
 
 impl Recorder {
     /// Keeps the last `capacity` records; 0 keeps none, `usize::MAX` all.
     pub(crate) fn new(capacity: usize, clock: Arc<Clock>) -> Self {
         let room = if capacity == EVERYTHING { AT_ONCE } else { capacity };
-        Self { ring: Vec::with_capacity(room), capacity, next: 0, clock }
+        Self {
+            ring: Vec::with_capacity(room),
+            capacity,
+            next: 0,
+            clock,
+            orders: BTreeMap::new(),
+            next_order: 0,
+            captures: 0,
+        }
     }
 
     /// Room for what a copy will hold, and what comes until it is made.
@@ -64,6 +84,70 @@ impl Recorder {
         }
     }
 
+    /// What the program said, other than a request or a free, before the core hears of it.
+    pub(crate) fn told(&mut self, input: &Input, heap: &Heap) {
+        if !self.listens() {
+            return;
+        }
+        let what = match *input {
+            Input::Use { block, stream } => match heap.live(block) {
+                Some((address, _)) => What::Used { address, stream },
+                None => return,
+            },
+            Input::Trim { target, .. } => {
+                let retired = matches!(target, Target::Pool(pool) if heap.is_retired(pool));
+                What::Trim { target, retired }
+            }
+            Input::Capture { begins, .. } => {
+                let more = if begins { self.captures + 1 } else { self.captures.saturating_sub(1) };
+                self.captures = more;
+                What::Capture { begins }
+            }
+            Input::Limit { bytes } => What::Limit { before: heap.limit(), bytes },
+            Input::Retire { pool } => What::Retire(pool),
+            _ => return,
+        };
+        self.keep(Ticket(0), 0, what);
+    }
+
+    /// What the driver said that changes nothing by itself.
+    pub(crate) fn answered(&mut self, ticket: Ticket, want: Want, answer: Answer) {
+        if !self.listens() {
+            return;
+        }
+        let (order, what) = match (want, answer) {
+            (Want::ReserveRange { bytes, .. }, Answer::Granted { base })
+            | (Want::ReserveRange { .. }, Answer::GrantedRange { base, bytes }) => {
+                self.begins(base);
+                (0, What::RangeGiven { base, bytes })
+            }
+            (Want::ReleaseRange { base, bytes }, Answer::Released) => {
+                (self.ends(base), What::RangeTaken { base, bytes })
+            }
+            (
+                Want::Poll { stream, newest: Serial(newest) }
+                | Want::Wait { stream, serial: Serial(newest) },
+                Answer::Passed { through },
+            ) => (0, What::Passed { stream, behind: newest.saturating_sub(through.0) }),
+            _ => return,
+        };
+        self.keep(ticket, order, what);
+    }
+
+    fn begins(&mut self, base: Address) {
+        self.orders.insert(base.0, self.next_order);
+        self.next_order += 1;
+    }
+
+    fn ends(&mut self, base: Address) -> u64 {
+        self.orders.remove(&base.0).unwrap_or_default()
+    }
+
+    /// How many captures are under way.
+    pub(crate) const fn captures(&self) -> u64 {
+        self.captures
+    }
+
     #[inline]
     fn keep(&mut self, ticket: Ticket, bytes: u64, what: What) {
         let time_us = self.clock.time_us(self.next);
@@ -97,7 +181,15 @@ impl Observe for Recorder {
             Change::InactiveSplit { .. } => return,
             _ => Ticket(0),
         };
-        self.keep(ticket, 0, What::Changed(change));
+        let order = match change {
+            Change::SegmentAllocated { base, .. } => {
+                self.begins(base);
+                0
+            }
+            Change::SegmentFreed { base, .. } => self.ends(base),
+            _ => 0,
+        };
+        self.keep(ticket, order, What::Changed(change));
     }
 }
 

@@ -14,7 +14,8 @@ use crate::ledger::Stats;
 #[cfg(feature = "metrics")]
 use crate::ledger::stats::Counters;
 use crate::vocab::{
-    Address, BlockId, Change, Input, Mark, Observe, Origin, Output, PoolId, StreamId, Ticket,
+    Address, Answer, BlockId, Change, Input, Mark, Observe, Origin, Output, PoolId, StreamId,
+    Ticket, Want,
 };
 
 /// What the lock guards.
@@ -171,7 +172,17 @@ impl Shared {
     pub(super) fn apply(&self, input: Input) -> (Output, u64) {
         let mut inner = self.locked();
         let inner = &mut *inner;
+        inner.books.recorder.told(&input, &inner.heap);
         let output = inner.heap.apply(input, &mut inner.books);
+        (output, inner.heap.landings())
+    }
+
+    /// The device's answer to a want; the output, and how many driver calls have landed.
+    pub(super) fn answer(&self, ticket: Ticket, want: Want, answer: Answer) -> (Output, u64) {
+        let mut inner = self.locked();
+        let inner = &mut *inner;
+        inner.books.recorder.answered(ticket, want, answer);
+        let output = inner.heap.apply(Input::Answer { ticket, answer }, &mut inner.books);
         (output, inner.heap.landings())
     }
 

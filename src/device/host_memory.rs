@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,11 +18,18 @@ use crate::vocab::{Address, MIB};
 /// Bases are multiples of this, as on a GPU, and segments take whole multiples of it.
 pub(super) const GRANULARITY: u64 = 2 * MIB;
 
+/// Who takes a segment's memory back.
+enum Owner {
+    /// The system's allocator.
+    System(Layout),
+    /// Whoever lent it: by being dropped.
+    Lender { _keep: Box<dyn Any + Send + Sync> },
+}
+
 /// One segment: what the system gave, and where in it the segment starts.
-#[derive(Debug)]
 struct Segment {
     whole: NonNull<u8>,
-    layout: Layout,
+    owner: Owner,
     /// From `whole` to the aligned base.
     skip: usize,
     bytes: usize,
@@ -42,7 +50,7 @@ impl Segment {
         // SAFETY: the layout's size is at least `granularity`, so not zero.
         let whole = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let skip = whole.addr().get().next_multiple_of(granularity) - whole.addr().get();
-        Some(Self { whole, layout, skip, bytes })
+        Some(Self { whole, owner: Owner::System(layout), skip, bytes })
     }
 
     fn base(&self) -> u64 {
@@ -52,15 +60,23 @@ impl Segment {
     /// Where byte `start` of the segment lies; at most one past its end.
     fn at(&self, start: usize) -> *mut u8 {
         debug_assert!(start <= self.bytes);
-        // SAFETY: `skip < granularity` and `start <= bytes`, so this is within the layout.
+        // SAFETY: `skip` and `start <= bytes` stay within what was asked of the system or lent.
         unsafe { self.whole.as_ptr().add(self.skip + start) }
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Segment({} bytes at {:#x})", self.bytes, self.base())
     }
 }
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: `whole` came from `alloc_zeroed` with this layout and is freed here only.
-        unsafe { dealloc(self.whole.as_ptr(), self.layout) }
+        if let Owner::System(layout) = self.owner {
+            // SAFETY: `whole` came from `alloc_zeroed` with this layout and is freed here only.
+            unsafe { dealloc(self.whole.as_ptr(), layout) }
+        }
     }
 }
 
@@ -95,17 +111,46 @@ impl HostMemory {
         Some(Address(base))
     }
 
+    /// Memory of somebody else becomes a segment; `keep` takes it back when it is dropped, which is
+    /// after the last claim on it. False, and `keep` is dropped: it would lie over another segment.
+    ///
+    /// # Safety
+    /// These bytes are initialised, and as long as `keep` lives nobody else reads or writes them while
+    /// a claim on them is used.
+    #[must_use]
+    pub unsafe fn lend(
+        &self,
+        base: NonNull<u8>,
+        bytes: usize,
+        keep: Box<dyn Any + Send + Sync>,
+    ) -> bool {
+        let segment = Segment { whole: base, owner: Owner::Lender { _keep: keep }, skip: 0, bytes };
+        let (from, end) = (segment.base(), segment.base() + bytes as u64);
+        let mut books = self.books();
+        let before = books.segments.range(..end).next_back();
+        if bytes == 0 || before.is_some_and(|(at, other)| at + other.bytes as u64 > from) {
+            drop(books);
+            return false;
+        }
+        books.segments.insert(from, Arc::new(segment));
+        true
+    }
+
     /// Takes a segment of this very size back, unless some of it is claimed.
-    pub(super) fn release(&self, base: Address, bytes: u64) -> bool {
+    pub(crate) fn release(&self, base: Address, bytes: u64) -> bool {
         let mut books = self.books();
         let found = books.segments.get(&base.0).is_some_and(|found| found.bytes as u64 == bytes);
         let idle = found && !books.claimed(base.0, base.0 + bytes);
-        idle && books.segments.remove(&base.0).is_some()
+        let gone = if idle { books.segments.remove(&base.0) } else { None };
+        // Its memory goes back with no lock held.
+        drop(books);
+        gone.is_some()
     }
 
     /// Takes every segment back; one with claims on it goes when the last of them does.
     pub(super) fn clear(&self) {
-        self.books().segments.clear();
+        let gone = std::mem::take(&mut self.books().segments);
+        drop(gone);
     }
 
     /// These bytes for one owner, who alone may read and write them; `None` if they are not inside

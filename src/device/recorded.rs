@@ -5,6 +5,9 @@
 //! release next instead, the driver had refused, and so does this. What the engine releases must be what the
 //! recording released: the order inside one group is not compared. Every disagreement is kept, and the answer
 //! is then one that lets the replay go on.
+//!
+//! A *complete* recording also tells of ranges and of fences. Then a growth that it does not have was refused,
+//! and a wait that stands before the next growth says that the driver had refused till then.
 
 use std::collections::BTreeMap;
 
@@ -42,11 +45,36 @@ pub enum Deed {
         /// Their size together.
         bytes: u64,
     },
+    /// Addresses for pages were granted.
+    Range {
+        /// Where.
+        base: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// Addresses for pages were given back.
+    RangeGone {
+        /// Where.
+        base: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A stream was asked, or waited for.
+    Passed {
+        /// The stream.
+        stream: StreamId,
+        /// How many of its fences had not passed.
+        behind: u64,
+    },
 }
 
 impl Deed {
     const fn is_release(&self) -> bool {
-        matches!(self, Self::SegmentGone { .. } | Self::PagesGone { .. })
+        matches!(self, Self::SegmentGone { .. } | Self::PagesGone { .. } | Self::RangeGone { .. })
+    }
+
+    const fn is_passed(&self) -> bool {
+        matches!(self, Self::Passed { .. })
     }
 }
 
@@ -74,6 +102,10 @@ pub struct RecordedDevice {
     /// What is granted and not given back: base -> end. A recording may be wrong; two grants never overlap (D1).
     held: BTreeMap<u64, u64>,
     passed: BTreeMap<StreamId, Serial>,
+    /// The recording tells of ranges and fences.
+    complete: bool,
+    /// The newest fence of each stream.
+    fenced: BTreeMap<StreamId, Serial>,
     calls: Calls,
 }
 
@@ -87,18 +119,32 @@ impl RecordedDevice {
         Self { total, range_ends, elsewhere: ELSEWHERE, ..Self::default() }
     }
 
+    /// The same, of a recording that is complete or not.
+    #[must_use]
+    pub fn complete(self, complete: bool) -> Self {
+        Self { complete, ..self }
+    }
+
     /// Lays out what the driver did while the next request was served; `ends_refused`: it failed in the end.
     pub fn lay_out(&mut self, deeds: impl IntoIterator<Item = Deed>, ends_refused: bool) {
         self.ends_refused = ends_refused;
         self.deeds.clear();
-        self.deeds.extend(deeds);
+        // A stream is asked about fences from before the recording too, of which nothing is known here.
+        let (fenced, passed) = (&self.fenced, &self.passed);
+        let asked = |deed: &Deed| match deed {
+            Deed::Passed { stream, .. } => fenced
+                .get(stream)
+                .is_some_and(|newest| passed.get(stream).is_none_or(|p| p < newest)),
+            _ => true,
+        };
+        self.deeds.extend(deeds.into_iter().filter(asked));
         self.at = 0;
     }
 
     /// Deeds of the layout that the engine did not ask for count as a disagreement; then the first one since
     /// the layout, if any.
     pub fn settle(&mut self) -> Option<Disagreement> {
-        if let Some(deed) = self.deeds.get(self.at) {
+        if let Some(deed) = self.deeds[self.at..].iter().find(|deed| !deed.is_passed()) {
             let expected = format!("{deed:x?}");
             self.disagree(expected, "nothing of the kind".into());
         }
@@ -150,6 +196,32 @@ impl RecordedDevice {
         Answer::Refused(Fault::OutOfMemory)
     }
 
+    /// Whether the driver refuses what is asked of it now: what comes next shows that it gave nothing.
+    fn refuses(&self) -> bool {
+        self.next().map_or(self.ends_refused, |deed| deed.is_release() || deed.is_passed())
+    }
+
+    /// How many fences of a stream had not passed when it was asked, if the recording tells.
+    fn behind(&mut self, stream: StreamId) -> Option<u64> {
+        let asked = self.deeds[self.at..].iter().take_while(|deed| deed.is_passed());
+        let place = asked.enumerate().find_map(|(place, deed)| match *deed {
+            Deed::Passed { stream: other, behind } if other == stream => Some((place, behind)),
+            _ => None,
+        });
+        let (place, behind) = place?;
+        self.deeds.remove(self.at + place);
+        Some(behind)
+    }
+
+    fn poll(&mut self, stream: StreamId, newest: Serial) -> Answer {
+        if let Some(behind) = self.behind(stream) {
+            let through = Serial(newest.0.saturating_sub(behind));
+            let known = self.passed.entry(stream).or_default();
+            *known = through.max(*known);
+        }
+        Answer::Passed { through: self.passed.get(&stream).copied().unwrap_or_default() }
+    }
+
     fn reserve(&mut self, bytes: u64) -> Answer {
         match self.next() {
             Some(Deed::Segment { base, bytes: recorded })
@@ -158,8 +230,7 @@ impl RecordedDevice {
                 self.at += 1;
                 Answer::Granted { base: Address(base) }
             }
-            Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
-            None if self.ends_refused => Answer::Refused(Fault::OutOfMemory),
+            _ if self.refuses() => Answer::Refused(Fault::OutOfMemory),
             other => {
                 self.at += usize::from(other.is_some());
                 let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
@@ -170,14 +241,21 @@ impl RecordedDevice {
     }
 
     fn reserve_range(&mut self, bytes: u64, page: u64) -> Answer {
-        let Some(Deed::Pages { base, .. }) = self.next() else {
-            return match self.next() {
-                Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
-                _ => self.somewhere_else(bytes),
-            };
+        let (base, most) = match self.next() {
+            Some(Deed::Range { base, bytes: given }) => {
+                self.at += 1;
+                (base, bytes.min(given))
+            }
+            Some(Deed::Pages { base, .. }) => {
+                let ends = &self.range_ends;
+                let end = ends.iter().find(|&&(start, _)| start == base).map(|&(_, end)| end);
+                (base, end.map_or(bytes, |end| bytes.min(end - base)))
+            }
+            next if self.refuses() && (self.complete || next.is_some()) => {
+                return Answer::Refused(Fault::OutOfMemory);
+            }
+            _ => return self.somewhere_else(bytes),
         };
-        let end = self.range_ends.iter().find(|&&(start, _)| start == base).map(|&(_, end)| end);
-        let most = end.map_or(bytes, |end| bytes.min(end - base));
         let room = self.room_at(base, most) / page * page;
         if !self.hold(base, room) {
             return self.somewhere_else(bytes);
@@ -196,8 +274,7 @@ impl RecordedDevice {
                 self.at += 1;
                 Answer::Mapped
             }
-            Some(deed) if deed.is_release() => Answer::Refused(Fault::OutOfMemory),
-            None if self.ends_refused => Answer::Refused(Fault::OutOfMemory),
+            _ if self.refuses() => Answer::Refused(Fault::OutOfMemory),
             other => {
                 self.at += usize::from(other.is_some());
                 let expected = other.map_or("no driver call".into(), |deed| format!("{deed:x?}"));
@@ -209,6 +286,7 @@ impl RecordedDevice {
 
     /// Takes `deed` out of the group of releases that comes next.
     fn release(&mut self, deed: Deed) {
+        self.at += self.deeds[self.at..].iter().take_while(|deed| deed.is_passed()).count();
         let group = self.deeds[self.at..].iter().take_while(|deed| deed.is_release()).count();
         let place = self.deeds[self.at..self.at + group].iter().position(|other| *other == deed);
         match place {
@@ -236,16 +314,24 @@ impl Device for RecordedDevice {
                 self.release(Deed::PagesGone { base: base.0, bytes });
                 Answer::Unmapped
             }
-            Want::ReleaseRange { base, .. } => {
+            Want::ReleaseRange { base, bytes } => {
                 self.held.remove(&base.0);
+                if self.complete {
+                    self.release(Deed::RangeGone { base: base.0, bytes });
+                }
                 Answer::Released
             }
-            Want::Fence { .. } => Answer::Fenced,
-            Want::Order { .. } => Answer::Ordered,
-            Want::Poll { stream, .. } => {
-                Answer::Passed { through: self.passed.get(&stream).copied().unwrap_or_default() }
+            Want::Fence { stream, serial } => {
+                self.fenced.insert(stream, serial);
+                Answer::Fenced
             }
-            Want::Wait { serial, .. } => Answer::Passed { through: serial },
+            Want::Order { .. } => Answer::Ordered,
+            Want::Poll { stream, newest } => self.poll(stream, newest),
+            Want::Wait { stream, serial } => {
+                self.behind(stream);
+                self.passed.insert(stream, serial);
+                Answer::Passed { through: serial }
+            }
         };
         self.calls.count(&want, &answer);
         answer

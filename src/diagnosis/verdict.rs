@@ -78,7 +78,8 @@ impl From<Verdict> for Class {
             Verdict::AwaitingFree => Self::AwaitingFree,
             Verdict::OtherStream => Self::OtherStream,
             Verdict::OtherPool => Self::OtherPool,
-            Verdict::PrivatePool => Self::PrivatePool,
+            // A capture goes into a private pool, and is why memory outside of it is withheld.
+            Verdict::PrivatePool | Verdict::Capture => Self::PrivatePool,
             Verdict::Limit => Self::Limit,
             Verdict::Granularity => Self::Granularity,
             Verdict::HiddenConsumer => Self::HiddenConsumer,

@@ -11,18 +11,24 @@ use super::replay::ReplayError;
 use crate::device::Device;
 use crate::heap::seed::{SeedBlock, SeedSegment};
 use crate::policy::{Policy, grow, size};
-use crate::trace::{DeviceTrace, Event, Kind};
+use crate::trace::{DeviceTrace, Event, Kind, Recording};
 use crate::vocab::{Address, Answer, BlockState, Class, Fault, PoolId, StreamId, Ticket, Want};
 
 /// What was there before the first entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warm {
-    /// Segments in the order in which they are put down (by address: their true order is not known).
+    /// Segments in the order in which they are put down: that of their creation, or by address where it is not
+    /// known.
     pub segments: Vec<SeedSegment>,
     /// Blocks whose true end was inferred.
     pub inferred: usize,
     /// Live blocks that lie in no known segment and were left out.
     pub homeless: usize,
+    /// The order in which the segments were created is known.
+    pub ordered: bool,
+    /// Where blocks start that had been given back and whose frees complete later, of a recording that says
+    /// so.
+    pub pending: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +37,14 @@ struct Home {
     stream: StreamId,
     pool: PoolId,
     class: Class,
+    order: u32,
+}
+
+impl Home {
+    const fn of(event: &Event, class: Class) -> Self {
+        let &Event { bytes, stream, pool, order, .. } = event;
+        Self { bytes, stream, pool, class, order }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +52,8 @@ struct Tenant {
     requested: u64,
     /// Given back, and nothing says when that completes.
     awaiting: bool,
+    /// Given back before, to complete later.
+    pending: bool,
     /// Its size where the final state shows it; else 0.
     bytes: u64,
     end: u64,
@@ -45,12 +61,17 @@ struct Tenant {
 
 /// The state before the first entry. O(n log n).
 #[must_use]
-pub fn before(trace: &DeviceTrace, policy: &Policy) -> Warm {
+pub fn before(recording: &Recording, trace: &DeviceTrace, policy: &Policy) -> Warm {
+    let ordered = recording.says_inputs;
     let mut past = Past::at_the_end(trace, policy);
     for event in trace.events.iter().rev() {
         past.undo(event);
     }
-    past.into_warm(trace)
+    let mut warm = past.into_warm(trace, ordered);
+    if !ordered {
+        warm.pending.clear();
+    }
+    warm
 }
 
 struct Past<'a> {
@@ -59,6 +80,10 @@ struct Past<'a> {
     segments: BTreeMap<u64, Home>,
     /// Mapped ranges by start.
     mapped: BTreeMap<u64, Home>,
+    /// Address ranges by start, of a recording that tells of them.
+    ranges: BTreeMap<u64, Home>,
+    /// Pages of the large side, as the recording has them.
+    large_page: u64,
     live: BTreeMap<u64, Tenant>,
 }
 
@@ -68,6 +93,8 @@ impl<'a> Past<'a> {
             policy,
             segments: BTreeMap::new(),
             mapped: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+            large_page: recorded_page(policy),
             live: BTreeMap::new(),
         };
         for segment in &trace.segments {
@@ -76,14 +103,20 @@ impl<'a> Past<'a> {
                 stream: segment.stream,
                 pool: segment.pool,
                 class: segment.class,
+                order: segment.order,
             };
+            if let Some((start, bytes)) = segment.range {
+                past.ranges.insert(start, Home { bytes, ..home });
+            }
             let map = if segment.expandable { &mut past.mapped } else { &mut past.segments };
             map.insert(segment.address, home);
             for block in segment.blocks.iter().filter(|block| block.state != BlockState::Free) {
                 let &crate::trace::FinalBlock { requested, bytes, state, .. } = block;
                 // With a history its entries say when a pending free completes.
                 let awaiting = trace.events.is_empty() && state == BlockState::AwaitingFree;
-                past.live.insert(block.address, Tenant { requested, awaiting, bytes, end: 0 });
+                let pending = state == BlockState::AwaitingFree;
+                let tenant = Tenant { requested, awaiting, pending, bytes, end: 0 };
+                past.live.insert(block.address, tenant);
             }
         }
         past
@@ -96,28 +129,35 @@ impl<'a> Past<'a> {
                 self.live.remove(&at);
             }
             Kind::FreeCompleted | Kind::Free => {
-                self.live.insert(
-                    at,
-                    Tenant { requested: event.bytes, awaiting: false, bytes: 0, end: 0 },
-                );
+                let pending = event.kind == Kind::FreeCompleted;
+                let (requested, bytes) = (event.bytes, event.extent);
+                let tenant = Tenant { requested, awaiting: false, pending, bytes, end: 0 };
+                self.live.insert(at, tenant);
+            }
+            Kind::FreeRequested => {
+                if let Some(tenant) = self.live.get_mut(&at) {
+                    tenant.pending = false;
+                }
             }
             Kind::SegmentAlloc => {
                 self.segments.remove(&at);
             }
             Kind::SegmentFree => {
                 let class = self.class_of(event.bytes, self.policy.small_segment);
-                let home =
-                    Home { bytes: event.bytes, stream: event.stream, pool: event.pool, class };
-                self.segments.insert(at, home);
+                self.segments.insert(at, Home::of(event, class));
             }
             Kind::SegmentMap => self.unmap(at, event.bytes),
             Kind::SegmentUnmap => {
-                let page = grow::page_bytes(self.policy, Class::Large).unwrap_or(1);
-                let large = event.bytes.is_multiple_of(page);
+                let large = event.bytes.is_multiple_of(self.large_page);
                 let class = if large { Class::Large } else { Class::Small };
-                let home =
-                    Home { bytes: event.bytes, stream: event.stream, pool: event.pool, class };
-                self.mapped.insert(at, home);
+                self.mapped.insert(at, Home::of(event, class));
+            }
+            Kind::RangeAlloc => {
+                self.ranges.remove(&at);
+            }
+            Kind::RangeFree => {
+                let class = event.class.unwrap_or(Class::Large);
+                self.ranges.insert(at, Home::of(event, class));
             }
             _ => {}
         }
@@ -127,24 +167,26 @@ impl<'a> Past<'a> {
         if bytes <= small { Class::Small } else { Class::Large }
     }
 
-    /// Takes `bytes` from `at` on out of the mapped ranges.
+    /// Takes `bytes` from `at` on out of the mapped ranges, of which several may touch there.
     fn unmap(&mut self, at: u64, bytes: u64) {
-        let Some((&start, &home)) = self.mapped.range(..=at).next_back() else { return };
-        let end = start + home.bytes;
-        if at >= end {
-            return;
-        }
-        self.mapped.remove(&start);
-        if at > start {
-            self.mapped.insert(start, Home { bytes: at - start, ..home });
-        }
-        if end > at + bytes {
-            self.mapped.insert(at + bytes, Home { bytes: end - at - bytes, ..home });
+        let gone = at + bytes;
+        let reach = |(&start, home): (&u64, &Home)| start + home.bytes > at;
+        while let Some((&start, &home)) =
+            self.mapped.range(..gone).next_back().filter(|&range| reach(range))
+        {
+            let end = start + home.bytes;
+            self.mapped.remove(&start);
+            if end > gone {
+                self.mapped.insert(gone, Home { bytes: end - gone, ..home });
+            }
+            if at > start {
+                self.mapped.insert(start, Home { bytes: at - start, ..home });
+            }
         }
     }
 
-    fn into_warm(mut self, trace: &DeviceTrace) -> Warm {
-        let mut warm = Warm::default();
+    fn into_warm(mut self, trace: &DeviceTrace, ordered: bool) -> Warm {
+        let mut warm = Warm { ordered, ..Warm::default() };
         self.settle_ends(trace, &mut warm);
         let mut ticket = u64::from(trace.allocations);
         let mut take = |live: &mut BTreeMap<u64, Tenant>, start: u64, end: u64| {
@@ -155,6 +197,9 @@ impl<'a> Past<'a> {
                 ticket += 1;
                 let (bytes, requested) = (tenant.end - address, tenant.requested);
                 let awaiting = tenant.awaiting;
+                if tenant.pending && !awaiting {
+                    warm.pending.push(address);
+                }
                 blocks.push(SeedBlock {
                     address,
                     bytes,
@@ -165,38 +210,48 @@ impl<'a> Past<'a> {
             }
             blocks
         };
+        let mut placed: Vec<(u32, SeedSegment)> = Vec::new();
         for (&base, home) in &self.segments {
-            warm.segments.push(SeedSegment {
-                base,
-                bytes: home.bytes,
-                stream: home.stream,
-                pool: home.pool,
-                class: home.class,
-                page: 0,
-                mapped: Vec::new(),
-                live: take(&mut self.live, base, base + home.bytes),
-            });
+            let mut segment = seed_of(base, home);
+            segment.live = take(&mut self.live, base, base + home.bytes);
+            placed.push((home.order, segment));
         }
-        let ranges = range_ends(trace, self.policy);
-        for (start, end) in ranges {
-            let inside: Vec<(u64, Home)> =
-                self.mapped.range(start..end).map(|(&a, &h)| (a, h)).collect();
-            let Some(&(_, home)) = inside.first() else { continue };
-            let page =
-                grow::page_bytes(self.policy, home.class).unwrap_or(self.policy.small_segment);
-            warm.segments.push(SeedSegment {
-                base: start,
-                bytes: (end - start) / page * page,
-                stream: home.stream,
-                pool: home.pool,
-                class: home.class,
-                page,
-                mapped: inside.iter().map(|&(at, home)| (at, home.bytes)).collect(),
-                live: take(&mut self.live, start, end),
-            });
+        for (start, home) in self.homes_of_ranges(trace) {
+            let end = start + home.bytes;
+            let mapped = joined(self.mapped.range(start..end).map(|(&at, home)| (at, home.bytes)));
+            let Some(page) = page_of(self.policy, home.class, start, &mapped) else {
+                for (at, bytes) in mapped {
+                    let mut segment = seed_of(at, &Home { bytes, ..home });
+                    segment.live = take(&mut self.live, at, at + bytes);
+                    placed.push((home.order, segment));
+                }
+                continue;
+            };
+            let bytes = home.bytes / page * page;
+            let live = take(&mut self.live, start, end);
+            let segment = SeedSegment { bytes, page, mapped, live, ..seed_of(start, &home) };
+            placed.push((home.order, segment));
         }
+        if ordered {
+            placed.sort_by_key(|&(order, _)| order);
+        }
+        warm.segments = placed.into_iter().map(|(_, segment)| segment).collect();
         warm.homeless = self.live.len();
         warm
+    }
+
+    /// The address ranges, each with whose it is: those that the recording tells of, or else those that its
+    /// pages lead to.
+    fn homes_of_ranges(&self, trace: &DeviceTrace) -> Vec<(u64, Home)> {
+        if !self.ranges.is_empty() {
+            return self.ranges.iter().map(|(&start, &home)| (start, home)).collect();
+        }
+        let ranges = range_ends(trace, self.policy).into_iter();
+        let homes = ranges.filter_map(|(start, end)| {
+            let (_, home) = self.mapped.range(start..end).next()?;
+            Some((start, Home { bytes: end - start, ..*home }))
+        });
+        homes.collect()
     }
 
     /// Finds where each live block ends.
@@ -271,6 +326,39 @@ impl<'a> Past<'a> {
     }
 }
 
+fn seed_of(base: u64, home: &Home) -> SeedSegment {
+    let &Home { bytes, stream, pool, class, .. } = home;
+    let (mapped, live) = (Vec::new(), Vec::new());
+    SeedSegment { base, bytes, stream, pool, class, page: 0, mapped, live }
+}
+
+/// Stretches by start, those that touch as one.
+fn joined(stretches: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut whole: Vec<(u64, u64)> = Vec::new();
+    for (start, bytes) in stretches {
+        match whole.last_mut() {
+            Some((last, length)) if *last + *length == start => *length += bytes,
+            _ => whole.push((start, bytes)),
+        }
+    }
+    whole
+}
+
+/// The page of a range from before: the policy's, if it has one and what is mapped fits it. Else what is mapped
+/// is taken for whole segments.
+fn page_of(policy: &Policy, class: Class, start: u64, mapped: &[(u64, u64)]) -> Option<u64> {
+    let page = grow::page_bytes(policy, class)?;
+    let fits =
+        |&(at, bytes): &(u64, u64)| (at - start).is_multiple_of(page) && bytes.is_multiple_of(page);
+    mapped.iter().all(fits).then_some(page)
+}
+
+/// The page of the large side in a recording that does not say: PyTorch's is its large segment.
+fn recorded_page(policy: &Policy) -> u64 {
+    let page = grow::page_bytes(policy, Class::Large).unwrap_or_default();
+    page.max(policy.large_segment)
+}
+
 /// Asks the device for the memory of a segment from before the recording, and moves the segment to where the
 /// device puts it. [`SeedSegment::check`] must have agreed.
 ///
@@ -311,7 +399,8 @@ fn no_room(segment: &SeedSegment, answer: &Answer) -> ReplayError {
 /// thing in the recording begins.
 #[must_use]
 pub fn range_ends(trace: &DeviceTrace, policy: &Policy) -> Vec<(u64, u64)> {
-    let Some(page) = grow::page_bytes(policy, Class::Large) else { return Vec::new() };
+    let large = recorded_page(policy);
+    let page = grow::page_bytes(policy, Class::Large).unwrap_or(large);
     let mut starts: BTreeMap<(PoolId, StreamId, bool), u64> = BTreeMap::new();
     let mut note = |pool, stream, large, start: u64| {
         let lowest = starts.entry((pool, stream, large)).or_insert(start);
@@ -319,7 +408,7 @@ pub fn range_ends(trace: &DeviceTrace, policy: &Policy) -> Vec<(u64, u64)> {
     };
     for event in &trace.events {
         if matches!(event.kind, Kind::SegmentMap | Kind::SegmentUnmap) {
-            note(event.pool, event.stream, event.bytes.is_multiple_of(page), event.address);
+            note(event.pool, event.stream, event.bytes.is_multiple_of(large), event.address);
         }
     }
     let mut borders: Vec<u64> = Vec::new();

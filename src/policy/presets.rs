@@ -1,7 +1,7 @@
 //! Presets: named policies.
 
 use super::{Backing, LARGE_SEGMENT, Ladder, LimitCheck, Policy, size::DIVISION_ENTRIES};
-use crate::vocab::{MIB, Order};
+use crate::vocab::{MIB, Order, UNIT};
 
 /// PyTorch's rules with its default settings (2.15's tie rule).
 #[must_use]
@@ -70,6 +70,24 @@ pub fn blockyard_native() -> Policy {
     }
 }
 
+/// For page-locked host memory, whose blocks are large, few, and dear to make: a request above 1 MiB
+/// gets a segment of its own, in whole granules, and what is free serves only requests less than a
+/// granule smaller. So no block wastes a granule, no large one is lost to a small request, and
+/// sizes that are a little different share blocks. Small requests share segments. Nothing is
+/// borrowed: the host, which writes such memory, cannot be ordered behind a stream.
+#[must_use]
+pub fn pinned() -> Policy {
+    Policy {
+        name: "pinned".into(),
+        large_direct: MIB + UNIT,
+        large_segment: 2 * MIB,
+        max_split: 2 * MIB + UNIT,
+        max_non_split_rounding: 2 * MIB,
+        borrow: false,
+        ..blockyard_native()
+    }
+}
+
 /// The preset of that name, if there is one.
 #[must_use]
 pub fn named(name: &str) -> Option<Policy> {
@@ -78,9 +96,11 @@ pub fn named(name: &str) -> Option<Policy> {
         "pytorch-expandable" => Some(pytorch_expandable()),
         "blockyard" => Some(blockyard()),
         "blockyard-native" => Some(blockyard_native()),
+        "pinned" => Some(pinned()),
         _ => None,
     }
 }
 
 /// Every preset's name.
-pub const NAMES: [&str; 4] = ["pytorch", "pytorch-expandable", "blockyard", "blockyard-native"];
+pub const NAMES: [&str; 5] =
+    ["pytorch", "pytorch-expandable", "blockyard", "blockyard-native", "pinned"];

@@ -10,10 +10,12 @@
 //! when they return.
 
 use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::axes::MAX_RANK;
 use super::dtype::DType;
-use crate::device::HostFile;
+use super::hazards::Reached;
+use crate::device::{HostFile, HostMemory};
 use crate::vocab::{Address, Fault, StreamId};
 
 /// The memory of one storage.
@@ -103,6 +105,20 @@ pub struct CsrTimesDense {
     pub inner: u64,
 }
 
+/// What joins a device to page-locked memory that it copies from and to while the host goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bus(u64);
+
+impl Bus {
+    /// Another one than all before.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "no two are alike")]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// Does a place's work.
 pub trait Compute: Send + Sync + fmt::Debug {
     /// Whether there are bytes at all: a simulated device has none, and reading from it fails.
@@ -164,6 +180,70 @@ pub trait Compute: Send + Sync + fmt::Debug {
     fn csr_times_dense(&self, _job: &CsrTimesDense, _: StreamId) -> Result<(), ComputeError> {
         Err(ComputeError::NotSupported("the product of sparse and dense"))
     }
+
+    /// The memory that storages are claimed from, where the host works on it.
+    fn host_memory(&self) -> Option<HostMemory> {
+        None
+    }
+
+    /// The bus that a device is at, or that page-locked memory is for; `None`: copies between places
+    /// wait.
+    fn bus(&self) -> Option<Bus> {
+        None
+    }
+
+    /// Whether a device on the bus copies from and to this memory while the host goes on.
+    fn is_page_locked(&self) -> bool {
+        false
+    }
+
+    /// Launches a copy from page-locked memory of the bus, behind what the lane has to do.
+    ///
+    /// # Errors
+    /// The device's, or the memory is not page-locked.
+    fn upload(
+        &self,
+        _dst: Side,
+        _from: Side,
+        _bytes: u64,
+        _: StreamId,
+    ) -> Result<Reached, ComputeError> {
+        Err(ComputeError::NotSupported("an upload"))
+    }
+
+    /// Launches a copy to page-locked memory of the bus.
+    ///
+    /// # Errors
+    /// As [`Compute::upload`].
+    fn download(
+        &self,
+        _src: Side,
+        _to: Side,
+        _bytes: u64,
+        _: StreamId,
+    ) -> Result<Reached, ComputeError> {
+        Err(ComputeError::NotSupported("a download"))
+    }
+
+    /// A milestone behind the stream's work so far; `None`: all of it is done.
+    ///
+    /// # Errors
+    /// The device's.
+    fn mark(&self, _: StreamId) -> Result<Option<Reached>, ComputeError> {
+        Ok(None)
+    }
+
+    /// Page-locked memory: a copy uses it until then, and perhaps writes it.
+    fn note(&self, _memory: Region, _until: Reached, _writes: bool) {}
+
+    /// Holds the stream's later work back until no copy stands in the way of writing the storage; on
+    /// page-locked memory, stops the host until then.
+    ///
+    /// # Errors
+    /// The device's.
+    fn settle(&self, _memory: Region, _: StreamId) -> Result<(), ComputeError> {
+        Ok(())
+    }
 }
 
 /// Why a device could not do it.
@@ -182,6 +262,9 @@ pub enum ComputeError {
     /// No storage lies there, or it is somebody else's.
     #[error("no storage of this place lies at {0}")]
     Unknown(Address),
+    /// The memory is not page-locked, or not for this device.
+    #[error("the memory at {0} is not page-locked for this device")]
+    Pageable(Address),
     /// The driver failed.
     #[error("{0}")]
     Driver(Fault),

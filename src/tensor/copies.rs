@@ -11,7 +11,6 @@ use super::dtype::with_dtype;
 use super::dtype::{DType, Element};
 use super::error::{Result, TensorError};
 use super::layout::{Format, Layout};
-use super::place::Place;
 use super::values::bits_of;
 
 /// Bytes that go from place to place at a time.
@@ -124,7 +123,7 @@ impl Tensor {
     }
 
     /// Puts a copy on the destination's stream: same place, same shape, no byte in common.
-    fn launch_from(&self, src: &Self) -> Result<()> {
+    pub(super) fn launch_from(&self, src: &Self) -> Result<()> {
         if self.elements() == 0 {
             return Ok(());
         }
@@ -153,7 +152,7 @@ impl Tensor {
     }
 
     /// A contiguous copy in another type, for the sake of something else.
-    fn cast_there(&self, dtype: DType) -> Result<Self> {
+    pub(super) fn cast_there(&self, dtype: DType) -> Result<Self> {
         let copy = Self::empty(self.place(), self.shape(), dtype)?;
         self.place().count_temporary();
         copy.launch_from(self)?;
@@ -226,25 +225,5 @@ impl Tensor {
         grown.narrow(0, 0, held)?.launch_from(&old)?;
         *self = Self::over(grown.storage, layout, self.dtype, self.is_view)?;
         Ok(())
-    }
-
-    /// Itself if it has this place and type, else a copy that has. `non_blocking` asks that a copy
-    /// between places does not wait.
-    ///
-    /// # Errors
-    /// No memory; no values to bring; [`TensorError::NonBlocking`] where a copy has to wait: nothing
-    /// waits in silence.
-    pub fn to(&self, place: &Place, dtype: DType, non_blocking: bool) -> Result<Self> {
-        let stays = place == self.place();
-        if stays && dtype == self.dtype {
-            return Ok(self.clone());
-        }
-        if !stays && non_blocking {
-            let (from, to) = (self.place().name().into(), place.name().into());
-            return Err(TensorError::NonBlocking { from, to });
-        }
-        let copy = Self::laid_out(place, self.dense_layout()?, dtype)?;
-        copy.copy_(self)?;
-        Ok(copy)
     }
 }

@@ -199,6 +199,12 @@ pub enum TensorError {
         /// The destination's place.
         to: String,
     },
+    /// All tensors of a pool are out.
+    #[error("all {bound} tensors of a pool are out")]
+    PoolEmpty {
+        /// How many it lends at a time.
+        bound: usize,
+    },
     /// Reshaping would have copied, which this place refuses.
     #[error(
         "reshape of {from:?}, strides {strides:?}, to {to:?} would copy, which {place} refuses"

@@ -112,6 +112,10 @@ impl Compute for HostCompute {
         Ok(memory)
     }
 
+    fn host_memory(&self) -> Option<HostMemory> {
+        Some(self.memory.clone())
+    }
+
     fn dismiss(&self, memory: Region) {
         self.storages.write().remove(&memory.address);
     }

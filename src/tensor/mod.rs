@@ -16,9 +16,12 @@
 //! |---|---|
 //! | `axes`, `layout`, `viewing`, `overlap` | which element an index leads to: numbers only |
 //! | `dtype`, `convert` | types of elements, and from one to another |
-//! | `compute`, `host`, `simulated` | who does the work |
+//! | `compute`, `host`, `simulated`, `modelled`, `cuda` | who does the work |
+//! | `pinned`, `hazards`, `transfer` | page-locked memory, and copies that do not wait |
+//! | `pool`, `prefetch` | tensors that are used again, batches that arrive ahead |
 //! | `place`, `storage` | where, and whose memory |
 //! | `create`, `views`, `copies`, `values`, `display` | the operations |
+//! | `dlpack` | to other libraries and from them |
 //! | `sparse` | COO and CSR |
 
 mod axes;
@@ -26,18 +29,27 @@ pub mod compute;
 mod convert;
 mod copies;
 mod create;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod display;
+pub mod dlpack;
 mod dtype;
 mod error;
+mod hazards;
 mod host;
 #[cfg(feature = "ndarray")]
 mod interop;
 mod layout;
+mod modelled;
 mod overlap;
+mod pinned;
 mod place;
+mod pool;
+mod prefetch;
 mod simulated;
 pub mod sparse;
 mod storage;
+mod transfer;
 mod values;
 mod viewing;
 mod views;
@@ -45,14 +57,20 @@ mod views;
 use std::sync::Arc;
 
 pub use axes::{Axes, MAX_RANK};
-pub use compute::{Compute, ComputeError};
+pub use compute::{Bus, Compute, ComputeError};
 pub use convert::Wide;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaCompute;
 pub use dtype::{DType, Element};
 pub use error::{Result, TensorError};
 pub use half::{bf16, f16};
+pub use hazards::{Milestone, Reached};
 pub use host::HostCompute;
 pub use layout::{Format, Layout};
+pub use modelled::{BusModel, ModelClock};
 pub use place::{Place, Tallies};
+pub use pool::{PoolStats, Pooled, TensorPool};
+pub use prefetch::Prefetcher;
 pub use simulated::NoValues;
 pub use storage::{ALIGNMENT, Storage};
 pub use viewing::INFER;

@@ -21,7 +21,9 @@ struct Tally {
     reshape_copies: AtomicU64,
     temporaries: AtomicU64,
     transferred_bytes: AtomicU64,
+    blocking_copies: AtomicU64,
     refuse_reshape_copies: AtomicBool,
+    allow_blocking_copies: AtomicBool,
 }
 
 /// Counts since the place was made.
@@ -33,6 +35,28 @@ pub struct Tallies {
     pub temporaries: u64,
     /// Bytes that came from another place.
     pub transferred_bytes: u64,
+    /// Copies that were asked not to wait, and waited ([`Place::allow_blocking_copies`]).
+    pub blocking_copies: u64,
+}
+
+/// The streams of a place on which transfers are made, by the handles that stand for them. They are
+/// the same streams of the driver in a device's place and in its page-locked one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// To the device.
+    Up,
+    /// From the device.
+    Down,
+}
+
+impl Lane {
+    /// No driver's handle is so large.
+    pub(super) const fn handle(self) -> u64 {
+        match self {
+            Self::Up => u64::MAX,
+            Self::Down => u64::MAX - 1,
+        }
+    }
 }
 
 struct Shared {
@@ -40,6 +64,8 @@ struct Shared {
     allocator: Arc<CachingAllocator>,
     compute: Box<dyn Compute>,
     tally: Tally,
+    #[cfg(feature = "cuda")]
+    cuda: Option<super::cuda::Parts>,
 }
 
 /// Where tensors live, with the stream that the work of new ones is put on. Cheap to clone; clones
@@ -55,8 +81,34 @@ impl Place {
     #[must_use]
     pub fn new(name: &str, allocator: Arc<CachingAllocator>, compute: Box<dyn Compute>) -> Self {
         let stream = allocator.default_stream();
+        let shared = Shared {
+            name: name.to_string(),
+            allocator,
+            compute,
+            tally: Tally::default(),
+            #[cfg(feature = "cuda")]
+            cuda: None,
+        };
+        Self { shared: Arc::new(shared), stream }
+    }
+
+    /// The same, on a device of CUDA.
+    #[cfg(feature = "cuda")]
+    pub(super) fn with_cuda(
+        name: &str,
+        allocator: Arc<CachingAllocator>,
+        compute: Box<dyn Compute>,
+        cuda: super::cuda::Parts,
+    ) -> Self {
+        let stream = allocator.default_stream();
         let (name, tally) = (name.to_string(), Tally::default());
-        Self { shared: Arc::new(Shared { name, allocator, compute, tally }), stream }
+        let shared = Shared { name, allocator, compute, tally, cuda: Some(cuda) };
+        Self { shared: Arc::new(shared), stream }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn cuda_parts(&self) -> Option<&super::cuda::Parts> {
+        self.shared.cuda.as_ref()
     }
 
     /// The memory of this process, as long as the system has some. Each call makes a place of its
@@ -94,6 +146,11 @@ impl Place {
         Self { shared: Arc::clone(&self.shared), stream: self.allocator().stream(handle) }
     }
 
+    /// The stream on which transfers to or from here are made.
+    pub(super) fn lane(&self, lane: Lane) -> Stream {
+        self.allocator().stream(lane.handle())
+    }
+
     /// `host`, `sim`, `cuda:0`.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -123,6 +180,18 @@ impl Place {
         self.shared.tally.refuse_reshape_copies.store(refuse, Ordering::Relaxed);
     }
 
+    /// Whether the host's memory here can be copied from and to by a device while the host goes on.
+    #[must_use]
+    pub fn is_page_locked(&self) -> bool {
+        self.shared.compute.is_page_locked()
+    }
+
+    /// From now on a copy to this place that was asked not to wait, and has to, is made nevertheless,
+    /// and counted ([`Tallies::blocking_copies`]), instead of being refused (or is not).
+    pub fn allow_blocking_copies(&self, allow: bool) {
+        self.shared.tally.allow_blocking_copies.store(allow, Ordering::Relaxed);
+    }
+
     /// What happened unasked.
     #[must_use]
     pub fn tallies(&self) -> Tallies {
@@ -131,7 +200,18 @@ impl Place {
             reshape_copies: tally.reshape_copies.load(Ordering::Relaxed),
             temporaries: tally.temporaries.load(Ordering::Relaxed),
             transferred_bytes: tally.transferred_bytes.load(Ordering::Relaxed),
+            blocking_copies: tally.blocking_copies.load(Ordering::Relaxed),
         }
+    }
+
+    /// Whether a copy that has to wait may; if so it is counted.
+    pub(super) fn lets_wait(&self) -> bool {
+        let tally = &self.shared.tally;
+        let lets = tally.allow_blocking_copies.load(Ordering::Relaxed);
+        if lets {
+            tally.blocking_copies.fetch_add(1, Ordering::Relaxed);
+        }
+        lets
     }
 
     pub(super) fn refuses_reshape_copies(&self) -> bool {

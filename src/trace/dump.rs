@@ -3,17 +3,24 @@
 //! The ring of records has no beginning: the final heap has. So the recording holds the events of
 //! the ring and the segments after them, and a replay goes back from these to the state before the
 //! first event, as it does for PyTorch's histories. A block from before the ring that is freed in
-//! it is a free without an allocation's number. Asked by programs and by writers of failures. Never
+//! it is a free without an allocation's number. What the program asked for is told where it was done,
+//! behind the driver's part in it, as requests are; what was in force before the ring (a limit,
+//! captures, pools without users) stands first. Asked by programs and by writers of failures. Never
 //! knows the allocator.
+
+mod before;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use super::file::{self, TraceError};
-use super::recording::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording, Stack, StackId};
+use super::recording::{
+    DeviceTrace, Event, Kind, NO_ALLOCATION, NO_LIMIT, Recording, Stack, StackId,
+};
 use super::snapshot::{Builder, Names, Snapshot, segments_of};
 use crate::vocab::{
-    Address, BlockState, Change, Dump, HeapView, Origin, PoolId, Record, StreamId, Ticket, What,
+    Address, BlockState, Change, Dump, HeapView, Origin, PoolId, Record, StreamId, Target, Ticket,
+    What,
 };
 
 /// Writes a dump as a trace, compressed if the name ends in `.zst` or `.gz`.
@@ -25,7 +32,14 @@ pub fn write_records(path: impl AsRef<Path>, dump: &Dump) -> Result<(), TraceErr
 #[must_use]
 pub fn recording(dump: &Dump) -> Recording {
     let mut scribe = Scribe::new(dump);
-    dump.records.iter().enumerate().for_each(|(place, record)| scribe.record(place, record));
+    scribe.trace.events = before::events(dump);
+    let first = before::first_whole(dump);
+    for (place, record) in dump.records.iter().enumerate() {
+        if place >= first {
+            scribe.record(place, record);
+        }
+        scribe.reserved = scribe.reserved.saturating_add_signed(moved(record));
+    }
     scribe.finish()
 }
 
@@ -64,6 +78,10 @@ struct Scribe<'a> {
     trace: DeviceTrace,
     known: HashMap<Ticket, Known>,
     open: Vec<Open>,
+    /// A trim whose share of the driver's calls is being told.
+    trim: Option<Event>,
+    /// The requests that have the blocks, by where these start.
+    tenants: HashMap<Address, Ticket>,
     /// Client sizes of blocks.
     sizes: HashMap<Ticket, u64>,
     interned: HashMap<Origin, StackId>,
@@ -81,6 +99,7 @@ impl<'a> Scribe<'a> {
             settings_detail: settings(dump),
             streams: dump.streams.clone(),
             has_pool_ids: true,
+            says_inputs: true,
             ..Recording::default()
         };
         let flow: i128 = dump.records.iter().map(|record| i128::from(moved(record))).sum();
@@ -91,6 +110,8 @@ impl<'a> Scribe<'a> {
             trace: DeviceTrace { device: dump.device, ..DeviceTrace::default() },
             known: HashMap::new(),
             open: Vec::new(),
+            trim: None,
+            tenants: HashMap::new(),
             sizes: sizes(dump),
             interned: HashMap::new(),
             marks: dump.marks.iter().map(|mark| (mark.ticket, mark.origin)).collect(),
@@ -100,27 +121,31 @@ impl<'a> Scribe<'a> {
     }
 
     fn record(&mut self, place: usize, record: &Record) {
+        if before::is_input(record) {
+            self.trace.events.extend(self.trim.take());
+        }
+        let base = Event { time_us: record.time_us, ..Event::new(Kind::Other) };
         let change = match record.what {
             What::Asked { stream, pool, tag, stack } => {
                 let origin = Origin { tag, stack };
                 return self.asked(record, stream, pool, origin);
             }
             What::Changed(change) => change,
+            _ => return self.told(place, record, base),
         };
-        let base = Event { time_us: record.time_us, ..Event::new(Kind::Other) };
         let event = match change {
             Change::Allocated { ticket, address, requested, .. } => {
                 self.allocated(place, ticket, Event { bytes: requested, ..at(base, address) })
             }
-            Change::FreeRequested { ticket, address, bytes, .. } => {
-                let bytes = self.sizes.get(&ticket).copied().unwrap_or(bytes);
+            Change::FreeRequested { ticket, address, bytes: extent, .. } => {
+                let bytes = self.sizes.get(&ticket).copied().unwrap_or(extent);
                 let kind = Kind::FreeRequested;
-                self.of_block(place, ticket, Event { kind, bytes, ..at(base, address) })
+                self.tenants.remove(&address);
+                self.of_block(place, ticket, Event { kind, bytes, extent, ..at(base, address) })
             }
-            Change::FreeCompleted { ticket, address, requested: bytes, .. } => {
-                let kind = Kind::FreeCompleted;
-                let event =
-                    self.of_block(place, ticket, Event { kind, bytes, ..at(base, address) });
+            Change::FreeCompleted { ticket, address, requested: bytes, bytes: extent, .. } => {
+                let event = Event { kind: Kind::FreeCompleted, bytes, extent, ..at(base, address) };
+                let event = self.of_block(place, ticket, event);
                 self.known.remove(&ticket);
                 event
             }
@@ -128,11 +153,50 @@ impl<'a> Scribe<'a> {
                 self.ran_out(Event { bytes, stream, pool, ..base })
             }
             moved => match segment_event(moved, base) {
-                Some(event) => event,
+                Some(event) => Event { order: record.bytes as u32, ..event },
                 None => return,
             },
         };
-        self.reserved = self.reserved.saturating_add_signed(moved(record));
+        self.trace.events.push(event);
+    }
+
+    /// What the program said or the driver answered that is no change.
+    fn told(&mut self, place: usize, record: &Record, base: Event) {
+        let event = match record.what {
+            What::Used { address, stream } => {
+                let event = Event { kind: Kind::Use, ..at(base, address) };
+                let ticket = self.tenants.get(&address).copied();
+                let event = ticket.map_or(event, |ticket| self.of_block(place, ticket, event));
+                Event { stream, ..event }
+            }
+            What::Trim { target, .. } => {
+                self.trim = Some(trim(target, base));
+                return;
+            }
+            What::Retire(pool) => Event { kind: Kind::Retire, pool, ..base },
+            What::Capture { begins: true } => Event { kind: Kind::CaptureBegin, ..base },
+            What::Capture { begins: false } => Event { kind: Kind::CaptureEnd, ..base },
+            What::Limit { bytes, .. } => limit(bytes, base),
+            What::RangeGiven { base: start, bytes } => {
+                let event = Event { kind: Kind::RangeAlloc, bytes, ..at(base, start) };
+                match before::of_range(self.dump, place, event) {
+                    Some(event) => event,
+                    None => return,
+                }
+            }
+            What::RangeTaken { base: start, bytes } => {
+                let (kind, order) = (Kind::RangeFree, record.bytes as u32);
+                let event = Event { kind, bytes, order, ..at(base, start) };
+                match before::of_range(self.dump, place, event) {
+                    Some(event) => event,
+                    None => return,
+                }
+            }
+            What::Passed { stream, behind: bytes } => {
+                Event { kind: Kind::Passed, stream, bytes, ..base }
+            }
+            What::Asked { .. } | What::Changed(_) => return,
+        };
         self.trace.events.push(event);
     }
 
@@ -157,6 +221,7 @@ impl<'a> Scribe<'a> {
         let event = self.of_block(place, ticket, Event { kind: Kind::Alloc, ..event });
         let Event { stream, pool, stack, .. } = event;
         self.known.insert(ticket, Known { stream, pool, stack, allocation });
+        self.tenants.insert(Address(event.address), ticket);
         Event { allocation, ..event }
     }
 
@@ -168,7 +233,9 @@ impl<'a> Scribe<'a> {
             Known { stream, pool, stack, allocation: NO_ALLOCATION }
         });
         let Known { stream, pool, stack, allocation } = known;
-        Event { stream, pool, stack, allocation, ..event }
+        // The size of a block whose request is told follows from it.
+        let extent = if allocation == NO_ALLOCATION { event.extent } else { 0 };
+        Event { stream, pool, stack, allocation, extent, ..event }
     }
 
     /// A failure is its stream's newest request without an answer.
@@ -206,6 +273,7 @@ impl<'a> Scribe<'a> {
     }
 
     fn finish(mut self) -> Recording {
+        self.trace.events.extend(self.trim.take());
         let stacks: HashMap<Ticket, StackId> = live(&self.dump.view)
             .map(|ticket| {
                 let known = self.known.get(&ticket).map(|known| known.stack);
@@ -323,6 +391,18 @@ fn moved(record: &Record) -> i64 {
         }
         _ => 0,
     }
+}
+
+fn trim(target: Target, event: Event) -> Event {
+    match target {
+        Target::All => Event { kind: Kind::EmptyCache, ..event },
+        Target::Pool(pool) => Event { kind: Kind::Trim, pool, ..event },
+        Target::AtLeast(bytes) => Event { kind: Kind::Trim, bytes, ..event },
+    }
+}
+
+fn limit(bytes: Option<u64>, event: Event) -> Event {
+    Event { kind: Kind::Limit, bytes: bytes.unwrap_or(NO_LIMIT), ..event }
 }
 
 fn at(event: Event, address: Address) -> Event {

@@ -13,6 +13,6 @@ pub use dump::write_records;
 pub use file::TraceError;
 pub use recording::{
     Attachment, DeviceTrace, Event, FinalBlock, FinalSegment, Frame, Interner, Kind, NO_ALLOCATION,
-    Notice, Recording, Stack, StackId,
+    NO_LIMIT, Notice, Recording, Stack, StackId,
 };
 pub use snapshot::Snapshot;

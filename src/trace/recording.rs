@@ -33,6 +33,9 @@ pub struct Recording {
     pub notices: Vec<Notice>,
     /// Whether trace entries name their pool (PyTorch from 2.12). Older releases break ties by address.
     pub has_pool_ids: bool,
+    /// Whether everything that the program asked for is an event, and so is what the driver said of
+    /// ranges and fences: nothing has to be guessed from what it led to.
+    pub says_inputs: bool,
 }
 
 /// One device's part of a recording.
@@ -56,8 +59,11 @@ pub struct Event {
     /// Address in the recording: of the block, segment or range; `Oom`: free bytes on the device; 0 if the
     /// format has none.
     pub address: u64,
-    /// Client size of a block; size of a segment or range; rounded size of a failed request.
+    /// Client size of a block; size of a segment or range; rounded size of a failed request. `Trim`: how much;
+    /// `Limit`: the limit, [`NO_LIMIT`] if none; `Passed`: how many fences had not.
     pub bytes: u64,
+    /// The block's own size where an entry gives back a block from before the recording; 0: not known.
+    pub extent: u64,
     /// Which allocation of this device's trace: dense from 0; [`NO_ALLOCATION`] where none is known
     /// (a free of a block from before the recording) or none is meant; an `Alloc` always has one.
     pub allocation: u32,
@@ -69,6 +75,10 @@ pub struct Event {
     pub stack: StackId,
     /// Line in a text file, from 1; else 0.
     pub line: u32,
+    /// Of a segment or range that goes: which it was, where known; the first ever has 0.
+    pub order: u32,
+    /// The side of the pool, of a range.
+    pub class: Option<Class>,
     /// Microseconds, where the file has them (never sort by it).
     pub time_us: u64,
     /// What happened.
@@ -77,6 +87,9 @@ pub struct Event {
 
 /// [`Event::allocation`] where none is known.
 pub const NO_ALLOCATION: u32 = u32::MAX;
+
+/// [`Event::bytes`] of a `Limit` that is none.
+pub const NO_LIMIT: u64 = u64::MAX;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +108,22 @@ pub enum Kind {
     EmptyCache,
     /// A marker says that the program emptied its cache: as `EmptyCache`, but it does not count.
     EmptyCacheMarker,
+    /// The program gave back so many bytes of what was idle, or all that was idle in one private pool.
+    Trim,
+    /// A private pool has no users left.
+    Retire,
+    /// A capture began.
+    CaptureBegin,
+    /// A capture ended.
+    CaptureEnd,
+    /// The limit from now on.
+    Limit,
+    /// The driver gave a range of addresses for pages.
+    RangeAlloc,
+    /// The driver took a range of addresses back.
+    RangeFree,
+    /// A stream was asked, or waited for: all its fences but the newest so many had passed.
+    Passed,
     /// The driver gave a segment.
     SegmentAlloc,
     /// The driver took a segment back.
@@ -140,7 +169,10 @@ impl Event {
             stream: StreamId(0),
             pool: PoolId(0),
             stack: StackId(0),
+            extent: 0,
             line: 0,
+            order: 0,
+            class: None,
             time_us: 0,
             kind,
         }
@@ -162,6 +194,10 @@ pub struct FinalSegment {
     pub class: Class,
     /// Page-mapped.
     pub expandable: bool,
+    /// Of a page-mapped one: the address range it lies in, as where it starts and its size, where known.
+    pub range: Option<(u64, u64)>,
+    /// Which segment or range it is, where known: the first ever has 0.
+    pub order: u32,
     /// Where it was requested.
     pub stack: StackId,
     /// Its blocks in address order.

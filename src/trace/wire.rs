@@ -66,7 +66,7 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Every kind of event and its spelling; those that PyTorch has are spelled as there.
-const KINDS: [(Kind, &str); 15] = [
+const KINDS: [(Kind, &str); 23] = [
     (Kind::Alloc, "alloc"),
     (Kind::Free, "free"),
     (Kind::FreeRequested, "free_requested"),
@@ -74,6 +74,14 @@ const KINDS: [(Kind, &str); 15] = [
     (Kind::Use, "use"),
     (Kind::EmptyCache, "empty_cache"),
     (Kind::EmptyCacheMarker, "empty_cache_marker"),
+    (Kind::Trim, "trim"),
+    (Kind::Retire, "retire"),
+    (Kind::CaptureBegin, "capture_begin"),
+    (Kind::CaptureEnd, "capture_end"),
+    (Kind::Limit, "limit"),
+    (Kind::RangeAlloc, "range_alloc"),
+    (Kind::RangeFree, "range_free"),
+    (Kind::Passed, "passed"),
     (Kind::SegmentAlloc, "segment_alloc"),
     (Kind::SegmentFree, "segment_free"),
     (Kind::SegmentMap, "segment_map"),
@@ -135,6 +143,8 @@ struct Header {
     pools: Vec<(u64, u64)>,
     #[serde(default, skip_serializing_if = "zero")]
     has_pool_ids: bool,
+    #[serde(default, skip_serializing_if = "zero")]
+    says_inputs: bool,
 }
 
 /// A device in the header.
@@ -169,6 +179,12 @@ struct EventRecord<'a> {
     text: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     again: Option<u32>,
+    #[serde(default, skip_serializing_if = "zero")]
+    extent: u64,
+    #[serde(default, skip_serializing_if = "zero")]
+    order: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "zero")]
     line: u32,
     #[serde(default, skip_serializing_if = "zero")]
@@ -224,6 +240,10 @@ struct SegmentRecord {
     class: String,
     #[serde(default, skip_serializing_if = "zero")]
     expandable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range: Option<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "zero")]
+    order: u32,
     #[serde(default, skip_serializing_if = "zero")]
     stack: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

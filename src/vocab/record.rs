@@ -7,7 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::change::Change;
-use super::units::{PoolId, StreamId, Ticket};
+use super::protocol::Target;
+use super::units::{Address, PoolId, StreamId, Ticket};
 use super::view::HeapView;
 
 /// An interned tag: a name inside another tag. What it is called is known to `allocator::tags`.
@@ -71,8 +72,58 @@ pub enum What {
         /// Where in the program, if call stacks are captured.
         stack: CallStackId,
     },
-    /// A change of the core.
+    /// A change of the core. Of a segment or range that goes, [`Record::bytes`] says which it was:
+    /// the first ever had 0.
     Changed(Change),
+    /// Another stream uses the block that starts there.
+    Used {
+        /// Where the block starts.
+        address: Address,
+        /// The using stream.
+        stream: StreamId,
+    },
+    /// Idle memory was to go back to the driver.
+    Trim {
+        /// How much, and whose.
+        target: Target,
+        /// The target is a pool without users.
+        retired: bool,
+    },
+    /// A private pool has no users left.
+    Retire(PoolId),
+    /// A capture began, or else ended.
+    Capture {
+        /// It began.
+        begins: bool,
+    },
+    /// The limit changed.
+    Limit {
+        /// It was this before.
+        before: Option<u64>,
+        /// From now on.
+        bytes: Option<u64>,
+    },
+    /// The driver gave a range of addresses for pages.
+    RangeGiven {
+        /// Where it starts.
+        base: Address,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The driver took a range of addresses back; [`Record::bytes`] says which it was.
+    RangeTaken {
+        /// Where it started.
+        base: Address,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A stream was asked, or waited for: all its fences but the newest so many had passed.
+    Passed {
+        /// The stream.
+        stream: StreamId,
+        /// How many had not.
+        behind: u64,
+    },
 }
 
 /// One record.
@@ -84,7 +135,7 @@ pub struct Record {
     pub time_us: u64,
     /// The request, where it is one's.
     pub ticket: Ticket,
-    /// The client's size, of a request.
+    /// The client's size, of a request; of a segment or range that goes, which it was.
     pub bytes: u64,
     /// What happened.
     pub what: What,
@@ -108,6 +159,10 @@ pub struct Dump {
     pub lost: u64,
     /// The heap after the last record.
     pub view: HeapView,
+    /// Private pools without users that have memory after the last record, or gave it back in one.
+    pub retired: Vec<PoolId>,
+    /// How many captures are under way after the last record.
+    pub captures: u64,
     /// Who made requests whose blocks are live, and of some that are not any more.
     pub marks: Vec<Mark>,
     /// The driver's handles of streams, by their numbers.

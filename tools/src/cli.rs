@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use crate::commands::min_capacity_args::MinCapacity;
 use crate::commands::shrink_args::Shrink;
 use crate::commands::tune_args::Tune;
+use crate::estimate::Optimizer;
+use crate::model_file::{self, Entry};
 use crate::moment::When;
 use crate::sizes;
 
@@ -46,6 +48,8 @@ pub enum Command {
     Explain(Explain),
     /// Write a recording in another format.
     Convert(Convert),
+    /// Count what training a model should take, beside what a recording took; says what is a guess.
+    Estimate(Estimate),
     /// Show settings: what is in force, against what was asked for, and where each value came from.
     Settings(Settings),
     /// Find the smallest device on which a recording completes, for each policy.
@@ -285,6 +289,48 @@ pub enum Target {
     Csv,
     /// `id,lower,upper,size` rows: needs --to
     Planner,
+}
+
+/// `blockyard estimate`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  blockyard estimate --params 7e9 --dtype bf16 --optimizer adamw --master-weights
+  blockyard estimate --params 124M --optimizer adamw-8bit --capacity 24GiB
+  blockyard estimate --params 1.3B --dtype bf16 --activation bf16:8x2048x4096*32
+  blockyard estimate model.toml --trace run.pickle         beside what the run took
+  blockyard estimate model.json --optimizer momentum --json")]
+pub struct Estimate {
+    /// A list of tensors, .json or .toml: see docs/estimate.md.
+    #[arg(value_name = "MODEL", value_hint = ValueHint::FilePath)]
+    pub model: Option<PathBuf>,
+    /// How many parameters, besides those of the file: 7e9, 7B, 124M.
+    #[arg(long, value_name = "NUMBER", value_parser = model_file::parameters)]
+    pub params: Option<u64>,
+    /// The type of parameters that do not say theirs: f64, f32, f16, bf16, i8, ... Without it f32.
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<String>,
+    /// The type of gradients; without it that of their parameter.
+    #[arg(long, value_name = "TYPE")]
+    pub gradient_dtype: Option<String>,
+    /// What steps on the parameters; without it adamw.
+    #[arg(long, value_enum)]
+    pub optimizer: Option<Optimizer>,
+    /// The optimizer steps on copies of the parameters in f32 (mixed precision).
+    #[arg(long)]
+    pub master_weights: bool,
+    /// Tensors that the forward pass keeps, TYPE:SHAPE or TYPE:SHAPE*COUNT; several times.
+    #[arg(long = "activation", value_name = "TENSORS", value_parser = model_file::tensors)]
+    pub activations: Vec<Entry>,
+    /// A recording to compare with.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+    /// Options of the engine, for the recording.
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Everywhere.
+    #[command(flatten)]
+    pub common: Common,
 }
 
 /// `blockyard settings`

@@ -7,12 +7,14 @@ pub mod charts;
 pub mod cli;
 pub mod commands;
 pub mod conformance;
+pub mod estimate;
 pub mod fail;
 pub mod formats;
 pub mod free_curve;
 pub mod fuzzing;
 #[cfg(feature = "cuda")]
 pub mod gpu_check;
+pub mod model_file;
 pub mod moment;
 pub mod progress;
 pub mod session;

@@ -204,9 +204,11 @@ fn notes<W: Watch>(player: &Player<'_, W>, effective: &Effective) -> Vec<String>
     let mut notes = Vec::new();
     if !warm.segments.is_empty() {
         let blocks: usize = warm.segments.iter().map(|segment| segment.live.len()).sum();
+        let order =
+            if warm.ordered { "" } else { "; their order of creation is assumed to be by address" };
         notes.push(format!(
             "the recording began mid-run: {} segments and {blocks} live blocks from before were rebuilt from the \
-             final state; their order of creation is assumed to be by address",
+             final state{order}",
             warm.segments.len()
         ));
     }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use libloading::Library;
 
 use super::error::{CudaError, SUCCESS};
-use super::table::{Core, Launching, Paging, Peering, Pooling};
+use super::table::{Core, Launching, Moving, Paging, Peering, Pooling};
 
 /// The name by which every installation of the driver can be found.
 #[cfg(not(windows))]
@@ -46,6 +46,7 @@ pub struct Driver {
     pub(super) pooling: Option<Pooling>,
     pub(super) peering: Option<Peering>,
     pub(super) launching: Option<Launching>,
+    pub(super) moving: Option<Moving>,
 }
 
 impl Driver {
@@ -107,6 +108,7 @@ impl Driver {
             pooling: Pooling::find(library, path).ok(),
             peering: Peering::find(library, path).ok(),
             launching: Launching::find(library, path).ok(),
+            moving: Moving::find(library, path).ok(),
         };
         driver.initialise()?;
         Ok(driver)

@@ -15,6 +15,7 @@ use crate::vocab::{Address, MIB};
 
 const MEMORY_POOLS_SUPPORTED: c_int = 115;
 const PAGES_SUPPORTED: c_int = 102;
+const PROCESSORS: c_int = 16;
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
 const POINTER_ORDINAL: c_int = 9;
@@ -199,6 +200,14 @@ impl Gpu {
     /// The driver failed.
     pub fn compute_capability(&self) -> Result<(i32, i32), CudaError> {
         Ok((self.attribute(MAJOR)?, self.attribute(MINOR)?))
+    }
+
+    /// How many multiprocessors it has.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn processors(&self) -> Result<u32, CudaError> {
+        Ok(u32::try_from(self.attribute(PROCESSORS)?).unwrap_or(1).max(1))
     }
 
     fn attribute(&self, which: c_int) -> Result<c_int, CudaError> {

@@ -20,6 +20,8 @@
 //! | `device` | the contract, from those |
 //! | `hold`, `subject` | work that stays unfinished, for the laws |
 //! | `kernels` | filling and checking memory on the device |
+//! | `work` | kernels, copies and marks on streams, for tensors |
+//! | `pinned` | page-locked host memory as a device of its own |
 //! | `measure` | what driver calls cost |
 #![allow(unsafe_code)]
 
@@ -31,6 +33,7 @@ mod gpu;
 mod hold;
 mod kernels;
 mod measure;
+mod pinned;
 mod pool;
 mod ranges;
 mod scope;
@@ -38,6 +41,7 @@ mod segments;
 mod streams;
 mod subject;
 mod table;
+mod work;
 
 pub use device::{CudaConfig, CudaDevice, SegmentSource};
 pub use driver::{DRIVER_VARIABLE, Driver};
@@ -46,5 +50,7 @@ pub use gpu::{Gpu, Pointer};
 pub use hold::Held;
 pub use kernels::PatternKernels;
 pub use measure::{PageCosts, Plain, SegmentCosts, page_costs, segment_costs};
+pub use pinned::PinnedDevice;
 pub use streams::{CudaStreamHandle, Streams};
 pub use subject::CudaSubject;
+pub use work::{Mark, Work};

@@ -167,3 +167,13 @@ table! {
         );
     }
 }
+
+table! {
+    /// Page-locked memory of the host, and copies from and to it.
+    Moving {
+        host_alloc = "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+        host_free = "cuMemFreeHost" (*mut c_void);
+        to_device = "cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, Handle);
+        to_host = "cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, Handle);
+    }
+}

@@ -42,6 +42,7 @@ fn bytes_of(report: &Report, verdict: Verdict) -> u64 {
         Verdict::OtherStream => report.other_stream_free_bytes,
         Verdict::OtherPool => report.other_class_free_bytes,
         Verdict::PrivatePool => report.other_pool_free_bytes.max(report.withheld_bytes),
+        Verdict::Capture => report.capture_held_bytes,
         Verdict::Limit => device_room(report),
         Verdict::Granularity => {
             report.driver_bytes.saturating_sub(report.room_bytes().unwrap_or(0))

@@ -1,6 +1,6 @@
 //! Spec: a `--policy` argument to a policy.
 //!
-//! `pytorch`, `pytorch-expandable`, `blockyard`, `blockyard-native`, each alone or with `:TEXT`.
+//! `pytorch`, `pytorch-expandable`, `blockyard`, `blockyard-native`, `pinned`, each alone or with `:TEXT`.
 //! Settings files are the caller's to read (`from_file_text`).
 
 use alloc::format;
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(
             policy_from("pytorch-expandible", None).unwrap_err().to_string(),
             "\"pytorch-expandible\": unknown policy, expected pytorch, pytorch-expandable, \
-             blockyard or blockyard-native; did you mean pytorch-expandable?"
+             blockyard, blockyard-native or pinned; did you mean pytorch-expandable?"
         );
         assert!(policy_from("", None).is_err());
     }

@@ -269,6 +269,14 @@ fn action(kind: Kind) -> Option<&'static str> {
         | Kind::Use
         | Kind::EmptyCache
         | Kind::EmptyCacheMarker
+        | Kind::Trim
+        | Kind::Retire
+        | Kind::CaptureBegin
+        | Kind::CaptureEnd
+        | Kind::Limit
+        | Kind::RangeAlloc
+        | Kind::RangeFree
+        | Kind::Passed
         | Kind::Marker
         | Kind::Other => return None,
     })
@@ -313,6 +321,8 @@ fn final_segment(
         pool: segment.pool,
         class: segment.class,
         expandable: segment.expandable,
+        range: segment.expandable.then_some((segment.base.0, segment.bytes)),
+        order: u32::try_from(segment.order).unwrap_or(u32::MAX),
         stack: StackId(0),
         blocks: range.iter().map(block).collect(),
     }

@@ -20,7 +20,7 @@ use super::{
     EventRecord, Header, KINDS, MAGIC, Malformed, RECORDS, Record, STATES, SegmentRecord, VERSION,
     class, looks_like, meaning,
 };
-use crate::vocab::{PoolId, StreamId};
+use crate::vocab::{Class, PoolId, StreamId};
 
 /// Streams and pools that the header does not list may be numbered up to this.
 const UNLISTED: u32 = 1 << 16;
@@ -127,6 +127,7 @@ impl Decoder {
                 streams: header.streams,
                 pools: header.pools,
                 has_pool_ids: header.has_pool_ids,
+                says_inputs: header.says_inputs,
                 ..Recording::default()
             },
         })
@@ -166,7 +167,7 @@ impl Decoder {
             return Err(wrong(line, "id", "nothing", "the allocation's number"));
         }
         if !matches!(kind, Kind::Oom | Kind::Other | Kind::Marker) {
-            ends(line, r.addr, r.bytes.unwrap_or_default())?;
+            ends(line, r.addr, r.bytes.unwrap_or_default().max(r.extent))?;
         }
         let stack = match kind {
             Kind::Marker => self.marker(&r, line)?,
@@ -179,6 +180,9 @@ impl Decoder {
             stream: self.stream(r.stream, line)?,
             pool: self.pool(r.pool, line)?,
             stack,
+            extent: r.extent,
+            order: r.order,
+            class: r.class.map(|text| side(line, &text)).transpose()?,
             line: r.line,
             time_us: r.us,
             kind,
@@ -253,10 +257,10 @@ impl Decoder {
             let (address, bytes, requested) = (block.addr, block.bytes, block.requested);
             blocks.push(FinalBlock { address, bytes, requested, state, stack });
         }
-        let Some(class) = class(&r.class) else {
-            return Err(wrong(line, "class", &diagnose::quoted(&r.class), "small or large"));
-        };
+        let class = side(line, &r.class)?;
         ends(line, r.addr, r.bytes)?;
+        let (start, length) = r.range.unwrap_or_default();
+        ends(line, start, length)?;
         let segment = FinalSegment {
             address: r.addr,
             bytes: r.bytes,
@@ -264,6 +268,8 @@ impl Decoder {
             pool: self.pool(r.pool, line)?,
             class,
             expandable: r.expandable,
+            range: r.range,
+            order: r.order,
             stack: self.stack(r.stack, line)?,
             blocks,
         };
@@ -390,6 +396,10 @@ fn next(line: usize, found: u32, count: usize) -> Result<(), Malformed> {
         true => Ok(()),
         false => Err(wrong(line, "i", &found.to_string(), &format!("{count}, the next number"))),
     }
+}
+
+fn side(line: usize, text: &str) -> Result<Class, Malformed> {
+    class(text).ok_or_else(|| wrong(line, "class", &diagnose::quoted(text), "small or large"))
 }
 
 fn one_of<T>(table: &[(T, &str)]) -> String {

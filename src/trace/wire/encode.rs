@@ -74,6 +74,9 @@ impl<W: Write> Encoder<'_, W> {
             stack: 0,
             text: None,
             again: None,
+            extent: event.extent,
+            order: event.order,
+            class: event.class.map(|class| Cow::Borrowed(class.name())),
             line: event.line,
             us: event.time_us,
         };
@@ -162,6 +165,8 @@ impl<W: Write> Encoder<'_, W> {
             pool: segment.pool.0,
             class: segment.class.name().to_owned(),
             expandable: segment.expandable,
+            range: segment.range,
+            order: segment.order,
             stack: segment.stack.0,
             blocks,
         }))
@@ -201,6 +206,7 @@ fn header(recording: &Recording) -> Header {
         streams: recording.streams.clone(),
         pools: recording.pools.clone(),
         has_pool_ids: recording.has_pool_ids,
+        says_inputs: recording.says_inputs,
     }
 }
 

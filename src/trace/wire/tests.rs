@@ -33,6 +33,7 @@ fn everything() -> Recording {
         pools: vec![(0, 0), (1, 0)],
         markers: vec!["never shown".into(), "step 0".into()],
         has_pool_ids: true,
+        says_inputs: true,
         ..Recording::default()
     };
     recording.notice("overflow", "the oldest events are missing");
@@ -46,7 +47,10 @@ fn everything() -> Recording {
         stream: StreamId(1),
         pool: PoolId(1),
         stack,
+        extent: 1024,
         line: 3,
+        order: 2,
+        class: Some(Class::Small),
         time_us: 9,
         kind: Kind::Alloc,
     };
@@ -65,6 +69,8 @@ fn everything() -> Recording {
         pool: PoolId(1),
         class: Class::Small,
         expandable: true,
+        range: Some((4096, 1 << 20)),
+        order: 4,
         stack,
         blocks: vec![block],
     };

@@ -55,7 +55,7 @@ fn requests(arguments: &Convert, recording: &Recording, target: Target) -> Resul
             arguments.from.display()
         )));
     }
-    let trace = &with_past(trace);
+    let trace = &with_past(recording, trace);
     let past = trace.allocations as usize - busiest_allocations(recording, trace.device);
     if past > 0 {
         let text = format!("{past} blocks from before the recording are allocated first");
@@ -73,8 +73,8 @@ fn busiest_allocations(recording: &Recording, device: u32) -> usize {
 }
 
 /// The trace with the blocks that were live before it as its first allocations.
-fn with_past(trace: &DeviceTrace) -> DeviceTrace {
-    let warm = warm::before(trace, &presets::pytorch());
+fn with_past(recording: &Recording, trace: &DeviceTrace) -> DeviceTrace {
+    let warm = warm::before(recording, trace, &presets::pytorch());
     let mut all = DeviceTrace { events: Vec::new(), ids: Vec::new(), ..trace.clone() };
     let mut before = HashMap::new();
     for segment in &warm.segments {

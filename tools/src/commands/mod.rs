@@ -9,6 +9,7 @@ mod diff_text;
 mod doctor;
 mod doctor_cuda;
 mod doctor_facts;
+mod estimate;
 mod explain;
 mod explain_json;
 mod explain_text;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Result<(), Fail> {
         Command::Render(arguments) => render::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
         Command::MinCapacity(arguments) => min_capacity::run(&arguments),
         Command::Shrink(arguments) => shrink::run(&arguments),
@@ -150,7 +152,7 @@ fn read(path: &Path) -> Result<Recording, Fail> {
     Ok(formats::read(path)?)
 }
 
-/// The policies that the arguments name; `pytorch` if none.
+/// The policies that the arguments name; if none, that of the recording.
 fn policies(engine: &Engine, recording: &Recording) -> Result<Vec<Effective>, Fail> {
     let mut specs: Vec<String> = Vec::new();
     for argument in &engine.policies {
@@ -161,9 +163,18 @@ fn policies(engine: &Engine, recording: &Recording) -> Result<Vec<Effective>, Fa
         }
     }
     if specs.is_empty() {
-        specs.push("pytorch".to_string());
+        specs.push(recorded_policy(recording).to_string());
     }
     specs.iter().map(|spec| policy(spec, recording.settings.as_deref())).collect()
+}
+
+/// The policy that a recording of ours was made under, where it is one that can be named; else `pytorch`, which
+/// takes the settings that the recording carries.
+fn recorded_policy(recording: &Recording) -> &str {
+    let detail = recording.settings_detail.iter();
+    let mut named = detail.filter(|(name, _)| name == "blockyard_policy").map(|(_, policy)| policy);
+    let known = |spec: &&String| policy_settings::policy_from(spec, None).is_ok();
+    named.find(known).map_or("pytorch", String::as_str)
 }
 
 /// The policy of one specification: a preset, a preset with settings, or a settings file.

@@ -130,7 +130,11 @@ fn reproduce(
     let options = Options { recorded: true, ..options(arguments, true) };
     let mut outcomes = Vec::new();
     for trace in traces.iter().filter(|trace| has_driver(trace)) {
-        let Ok(policy) = super::policy("pytorch", recording.settings.as_deref()) else { continue };
+        let Ok(policy) =
+            super::policy(super::recorded_policy(recording), recording.settings.as_deref())
+        else {
+            continue;
+        };
         outcomes.push(session::replay(recording, trace, policy, &options, ())?.0);
     }
     Ok(outcomes)

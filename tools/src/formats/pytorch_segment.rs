@@ -36,6 +36,8 @@ impl Builder {
             pool: PoolId(0),
             class: class_of(value)?,
             expandable: value.get("is_expandable").and_then(T::bool).unwrap_or(false),
+            range: None,
+            order: 0,
             stack: StackId(0),
             blocks: Vec::new(),
         };

@@ -23,7 +23,7 @@ pub(super) enum Shape {
 }
 
 /// Every key of the format. The same key has the same shape wherever it stands.
-pub(super) const KEYS: [(&str, Shape); 34] = [
+pub(super) const KEYS: [(&str, Shape); 38] = [
     (MAGIC, Shape::U64),
     ("format", Shape::Text),
     ("devices", Shape::Records),
@@ -35,6 +35,7 @@ pub(super) const KEYS: [(&str, Shape); 34] = [
     ("streams", Shape::List("a list of non-negative integers")),
     ("pools", Shape::List("a list of pairs of non-negative integers")),
     ("has_pool_ids", Shape::Flag),
+    ("says_inputs", Shape::Flag),
     ("k", Shape::Text),
     ("id", Shape::U32),
     ("bytes", Shape::U64),
@@ -51,8 +52,11 @@ pub(super) const KEYS: [(&str, Shape); 34] = [
     ("file", Shape::Text),
     ("tag", Shape::Text),
     ("frames", Shape::List("a list of non-negative integers")),
+    ("extent", Shape::U64),
+    ("order", Shape::U32),
     ("class", Shape::Text),
     ("expandable", Shape::Flag),
+    ("range", Shape::List("a pair of non-negative integers")),
     ("blocks", Shape::Records),
     ("requested", Shape::U64),
     ("state", Shape::Text),

@@ -68,6 +68,14 @@ impl<W: Write> Writer<'_, W> {
             }
             Kind::SegmentAlloc
             | Kind::SegmentFree
+            | Kind::Trim
+            | Kind::Retire
+            | Kind::CaptureBegin
+            | Kind::CaptureEnd
+            | Kind::Limit
+            | Kind::RangeAlloc
+            | Kind::RangeFree
+            | Kind::Passed
             | Kind::SegmentMap
             | Kind::SegmentUnmap
             | Kind::Snapshot

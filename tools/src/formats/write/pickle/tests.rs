@@ -120,6 +120,8 @@ fn example() -> Snapshot {
                 pool: PoolId(1),
                 class: Class::Small,
                 expandable: device == 1,
+                range: None,
+                order: 0,
                 stack: first,
                 blocks: vec![block, FinalBlock { state: BlockState::Free, ..block }],
             },
