@@ -11,9 +11,9 @@
 //!   set to one page an allocation (`ExclusivePages`) or there are two caches.
 //! - **candle** asks nobody: its CUDA device calls cudarc's `alloc`, and there is no hook. What it does allow is a
 //!   custom operation, whose result may be any slice: `interop::PooledSlice` makes one over blockyard's memory. Such a
-//!   slice must be handed back by its lease, and candle drops it as its own, which gives the driver an address in the middle
-//!   of a segment. So today this is for tensors that live as long as the program (weights, caches), whose lease is
-//!   forgotten. The way without a change of candle is to stand before the driver: `docs/preload.md` records it.
+//!   slice must be handed back by its lease, and candle drops it as its own, which gives the driver an address in the
+//!   middle of a segment. So today this is for tensors that live as long as the program (weights, caches), whose lease
+//!   is forgotten. The way without a change of candle is to stand before the driver: `docs/preload.md` records it.
 //! - A library that one writes oneself can be written as [`Storage`] is below: a tensor owns a buffer, and nothing else
 //!   is needed.
 
