@@ -40,6 +40,8 @@ mod error;
 mod events;
 mod failure;
 mod hooks;
+#[cfg(feature = "allocator-api2")]
+mod host_heap;
 mod inbox;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -66,6 +68,8 @@ pub use buffer::{BorrowedBuffer, DeviceBuffer};
 pub use error::{AllocError, FreeError};
 pub use failure::{FailureCause, FailureWriter};
 pub use hooks::{BlockEvent, BlockHook, HookId, OutOfMemoryObserver};
+#[cfg(feature = "allocator-api2")]
+pub use host_heap::HostHeap;
 pub use pool::{Capture, PoolScope, PrivatePool};
 pub use scopes::ScopeStats;
 pub use stream::Stream;

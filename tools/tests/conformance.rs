@@ -168,6 +168,36 @@ fn a_crash_and_a_hang_are_findings_with_a_place() {
     assert_eq!(hang, ["timeout"]);
 }
 
+/// The document has the keys of `docs/conformance.schema.json` and no others, and words of its lists.
+#[test]
+fn the_document_is_as_its_schema_says() {
+    let Some(library) = library("broken") else { return };
+    let schema: Value =
+        serde_json::from_str(include_str!("../../docs/conformance.schema.json")).unwrap();
+    let keys = |value: &Value| {
+        value.as_object().unwrap().keys().cloned().collect::<std::collections::BTreeSet<_>>()
+    };
+    let options = ["--json", "--only", "alignment,zero,reset", "--threads", "2"];
+    let report = json(&conformance(&library, ["misaligned_alloc", "sound_free"], &options));
+    assert_eq!(keys(&report), keys(&schema["properties"]));
+    let (check, finding) = (&schema["$defs"]["check"], &schema["$defs"]["finding"]);
+    let checks = report["checks"].as_array().unwrap();
+    assert_eq!(checks.len(), 4);
+    for one in checks {
+        assert_eq!(keys(one), keys(&check["properties"]));
+        let outcomes = check["properties"]["outcome"]["enum"].as_array().unwrap();
+        assert!(outcomes.contains(&one["outcome"]), "{one}");
+    }
+    let names = check["properties"]["name"]["enum"].as_array().unwrap();
+    let all = conformance(&library, ["plain_alloc", "sound_free"], &["--json", "--only", "taste"]);
+    let text = String::from_utf8_lossy(&all.stderr).into_owned();
+    assert!(names.iter().all(|name| text.contains(name.as_str().unwrap())), "{text}");
+    let found = &checks[1]["findings"][0];
+    assert_eq!(keys(found), keys(&finding["properties"]));
+    let outcome = |place: usize| checks[place]["outcome"].as_str().unwrap();
+    assert_eq!([outcome(1), outcome(2), outcome(3)], ["failed", "failed", "skipped"]);
+}
+
 #[test]
 fn what_cannot_be_checked_is_bad_usage() {
     let Some(library) = library("sound") else { return };

@@ -1,7 +1,7 @@
 //! Observe: what a call came to, told to the record.
 //!
-//! Of calls within calls, as when `cudaMalloc` calls the driver, only the outermost is told. A free is told before it is
-//! done: afterwards another thread may have the address.
+//! Of calls within calls, as when `cudaMalloc` calls the driver, only the outermost is told. A free is told before it
+//! is done: afterwards another thread may have the address.
 
 use std::cell::Cell;
 use std::ffi::c_int;
