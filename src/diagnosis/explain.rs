@@ -15,7 +15,7 @@ use crate::diagnosis::pinning::{Pinning, smallest};
 use crate::diagnosis::proof::{Proof, is_frugal};
 use crate::diagnosis::verdict::report;
 use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
-use crate::lab::{ReplayError, live_peak};
+use crate::lab::{ReplayError, demand_peak};
 use crate::trace::Kind;
 use crate::vocab::{BlockState, Human};
 
@@ -81,7 +81,7 @@ pub fn explain(subject: &Subject<'_>, progress: Progress<'_>) -> Result<Explanat
         owners,
         requests_after,
         largest_segment: largest.max(scene.peak_reserved.min(1 << 41)),
-        live_peak: live_peak(subject.trace, &scene.warm),
+        live_peak: demand_peak(subject.trace, &scene.warm),
         scene,
     };
     if explanation.scene.failure.is_some() {
@@ -181,7 +181,7 @@ pub fn conclusion(subject: &Subject<'_>, explanation: &Explanation, proofs: &[Pr
     let capacity = subject.capacity().unwrap_or(u64::MAX);
     let at_failure = explanation.scene.failure.as_ref().map_or(0, |failure| {
         let report = &failure.report;
-        report.allocated_bytes.saturating_add(report.rounded_bytes)
+        report.live_bytes.saturating_add(report.requested_bytes)
     });
     let peak = explanation.live_peak.max(at_failure);
     if peak > capacity {

@@ -130,8 +130,8 @@ impl<'a> Judge<'a> {
     fn spare_of(&self, seen: &Seen) -> u64 {
         let (Some(capacity), Some(failure)) = (self.capacity, &seen.failure) else { return 0 };
         let report = &failure.report;
-        let wanted = report.rounded_bytes.saturating_add(report.awaiting_free_bytes);
-        capacity.saturating_sub(wanted.saturating_add(report.allocated_bytes))
+        let wanted = report.requested_bytes.saturating_add(report.awaiting_free_bytes);
+        capacity.saturating_sub(wanted.saturating_add(report.live_bytes))
     }
 }
 

@@ -31,7 +31,7 @@ pub enum Class {
     PrivatePool,
     /// A limit or fraction refused what the device still had.
     Limit,
-    /// Whole pages or segments were asked for where the bytes alone would have fitted.
+    /// The bytes alone would have fitted: whole pages or segments, or what rounding adds, do not.
     Granularity,
     /// It runs, but the cache is thrown away again and again.
     Thrash,

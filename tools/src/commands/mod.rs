@@ -14,6 +14,7 @@ mod explain_text;
 mod leaks;
 mod min_capacity;
 pub(crate) mod min_capacity_args;
+mod outputs;
 mod pictures;
 mod render;
 mod replay;
@@ -49,6 +50,7 @@ use crate::formats;
 /// # Errors
 /// How it ended, where not well.
 pub fn run(cli: Cli) -> Result<(), Fail> {
+    outputs::check(&cli.command)?;
     match cli.command {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Summary(arguments) => summary::run(&arguments),

@@ -121,6 +121,7 @@ fn report_value(report: &Report) -> Value {
         "room_bytes": report.room_bytes(),
         "reserved_bytes": report.reserved_bytes,
         "allocated_bytes": report.allocated_bytes,
+        "live_bytes": report.live_bytes,
         "awaiting_free_bytes": report.awaiting_free_bytes,
         "releasable_bytes": report.releasable_bytes,
         "pinned_free_bytes": report.pinned_free_bytes,

@@ -1,7 +1,7 @@
 //! Shrink: the smallest trace with the same failure, and a test case made of it.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blockyard::diagnosis::shrink::script::Script;
 use blockyard::diagnosis::shrink::{self, Judge, Keep, Passes, Seen, Shrunk};
@@ -180,6 +180,7 @@ fn document(outcome: &Outcome<'_>) -> serde_json::Value {
         "output": arguments.output.display().to_string(),
         "csv": arguments.csv.as_ref().map(|path| path.display().to_string()),
         "test_case": arguments.test_case.as_ref().map(|path| path.display().to_string()),
+        "written": written(outcome).iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         "policy": outcome.effective.policy.name,
         "capacity_bytes": outcome.capacity,
         "keep": match arguments.keep {
@@ -198,6 +199,18 @@ fn document(outcome: &Outcome<'_>) -> serde_json::Value {
         "requested_bytes": report.map(|report| report.requested_bytes),
         "sentence": report.map(|report| report.sentence()),
     })
+}
+
+/// Every file that is written.
+fn written(outcome: &Outcome<'_>) -> Vec<PathBuf> {
+    let arguments = outcome.arguments;
+    let mut written = vec![arguments.output.clone()];
+    written.extend(arguments.csv.clone());
+    if let Some(case) = &arguments.test_case {
+        written.push(case.clone());
+        written.extend(shrink_case::trace_beside(case, &outcome.small));
+    }
+    written
 }
 
 fn page(outcome: &Outcome<'_>) -> String {
@@ -219,8 +232,7 @@ fn page(outcome: &Outcome<'_>) -> String {
     if let Some(failure) = &shrunk.seen.failure {
         text += &format!("cause: {}\n", failure.report.sentence());
     }
-    let written = [Some(&arguments.output), arguments.csv.as_ref(), arguments.test_case.as_ref()];
-    for path in written.into_iter().flatten().filter(|path| *path != Path::new("-")) {
+    for path in written(outcome).iter().filter(|path| *path != Path::new("-")) {
         text += &format!("written to {}\n", path.display());
     }
     text
