@@ -168,6 +168,21 @@ fn warn_of_the_recording(subject: &Subject<'_>, explanation: &mut Explanation) {
     }
 }
 
+/// A setting that was seen to serve the recording refutes that nothing could: the verdict gives way.
+pub fn reconcile(explanation: &mut Explanation, proofs: &[Proof]) {
+    let Some(proof) = proofs.iter().find(|proof| proof.completes()) else { return };
+    let judgement = &mut explanation.judgement;
+    if judgement.class() != Class::Capacity {
+        return;
+    }
+    let Some(first) = judgement.findings.first_mut() else { return };
+    first.class = Class::Fragmentation;
+    first.sentence = format!(
+        "what is live and the request would fit on the device: with {} they did",
+        proof.candidate.settings
+    );
+}
+
 /// What the proofs came to, in words; the findings stay as they are.
 #[must_use]
 pub fn conclusion(subject: &Subject<'_>, explanation: &Explanation, proofs: &[Proof]) -> String {

@@ -46,6 +46,25 @@ pub enum Class {
 }
 
 impl Class {
+    /// Every class.
+    pub const ALL: [Self; 15] = [
+        Self::ImpossibleSize,
+        Self::Capacity,
+        Self::HiddenConsumer,
+        Self::Fragmentation,
+        Self::AwaitingFree,
+        Self::OtherStream,
+        Self::OtherPool,
+        Self::PrivatePool,
+        Self::Limit,
+        Self::Granularity,
+        Self::Thrash,
+        Self::Leak,
+        Self::NotExhausted,
+        Self::LibraryWorkspace,
+        Self::Unknown,
+    ];
+
     /// The name used in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {

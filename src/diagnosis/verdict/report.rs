@@ -38,7 +38,11 @@ fn bytes_of(report: &Report, verdict: Verdict) -> u64 {
         Verdict::Granularity => {
             let room = report.room_bytes().unwrap_or(0);
             let unsplit = report.allocated_bytes.saturating_sub(report.live_bytes);
-            if room < report.rounded_bytes { unsplit } else { report.driver_bytes - room }
+            if room < report.rounded_bytes {
+                unsplit
+            } else {
+                report.driver_bytes.saturating_sub(room)
+            }
         }
         Verdict::HiddenConsumer => report.room_bytes().unwrap_or(0),
     }

@@ -145,6 +145,11 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Fail> {
     Ok(files)
 }
 
+/// What the user calls this path in a message: standard input has a name of its own.
+fn named(path: &Path) -> String {
+    formats::name_of(path)
+}
+
 /// Reads a recording.
 fn read(path: &Path) -> Result<Recording, Fail> {
     Ok(formats::read(path)?)
@@ -194,7 +199,7 @@ fn devices<'a>(
         let known: Vec<String> = all.iter().map(|trace| trace.device.to_string()).collect();
         return Err(Fail::BadInput(format!(
             "{}: there is no device {wanted}, expected {}",
-            file.display(),
+            named(file),
             known.join(" or ")
         )));
     }
@@ -210,7 +215,7 @@ fn busiest<'a>(
     devices(file, recording, wanted)?
         .into_iter()
         .max_by_key(|trace| (trace.events.len(), trace.segments.len()))
-        .ok_or_else(|| Fail::BadInput(format!("{}: no device in it", file.display())))
+        .ok_or_else(|| Fail::BadInput(format!("{}: no device in it", named(file))))
 }
 
 /// Whether the recording tells what its driver did.
@@ -229,7 +234,7 @@ fn looks_as_recorded(engine: &Engine, trace: &DeviceTrace) -> bool {
 /// Says what the reader had to leave out or assume.
 fn show_notices(common: &Common, file: &Path, recording: &Recording) {
     for notice in &recording.notices {
-        warn(common, &format!("{}: {}: {}", file.display(), notice.code, notice.text));
+        warn(common, &format!("{}: {}: {}", named(file), notice.code, notice.text));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Replay's JSON: names that others rely on. Sizes are bytes.
 
+use super::named;
 use std::path::PathBuf;
 
 use blockyard::lab::{Exact, Failure};
@@ -17,9 +18,8 @@ pub(super) fn document(done: &[Replayed], errors: &[(PathBuf, String)], single: 
     match done {
         [replayed] if single => file(replayed),
         _ => {
-            let failed = errors
-                .iter()
-                .map(|(path, error)| json!({ "file": path.display().to_string(), "error": error }));
+            let failed =
+                errors.iter().map(|(path, error)| json!({ "file": named(path), "error": error }));
             json!({ "files": done.iter().map(file).chain(failed).collect::<Vec<_>>() })
         }
     }
@@ -28,7 +28,7 @@ pub(super) fn document(done: &[Replayed], errors: &[(PathBuf, String)], single: 
 fn file(replayed: &Replayed) -> Value {
     let recording = &replayed.recording;
     json!({
-        "file": replayed.file.display().to_string(),
+        "file": named(&replayed.file),
         "format": recording.format,
         "events": recording.event_count(),
         "notices": notices(recording),

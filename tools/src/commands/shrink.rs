@@ -12,7 +12,9 @@ use serde_json::json;
 
 use super::shrink_args::Shrink;
 use super::tune_crew::Threads;
-use super::{busiest, create, policy, print, print_json, read, show_notices, shrink_case, warn};
+use super::{
+    busiest, create, named, policy, print, print_json, read, show_notices, shrink_case, warn,
+};
 use crate::fail::{Fail, cannot_write};
 use crate::formats::write::csv;
 use crate::session;
@@ -67,7 +69,7 @@ fn check(arguments: &Shrink) -> Result<(), Fail> {
 
 fn shrink<'a>(arguments: &'a Shrink, recording: &Recording) -> Result<Outcome<'a>, Fail> {
     let trace = busiest(&arguments.file, recording, arguments.device)?;
-    let named = arguments.file.display();
+    let named = named(&arguments.file);
     if trace.events.is_empty() {
         return Err(Fail::BadInput(format!(
             "{named}: no history in it, only the final state; expected a recording with events"
@@ -176,7 +178,7 @@ fn document(outcome: &Outcome<'_>) -> serde_json::Value {
     let Outcome { arguments, shrunk, first, .. } = outcome;
     let report = shrunk.seen.failure.as_ref().map(|failure| &failure.report);
     json!({
-        "file": arguments.file.display().to_string(),
+        "file": named(&arguments.file),
         "output": arguments.output.display().to_string(),
         "csv": arguments.csv.as_ref().map(|path| path.display().to_string()),
         "test_case": arguments.test_case.as_ref().map(|path| path.display().to_string()),
