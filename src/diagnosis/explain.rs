@@ -106,7 +106,9 @@ fn failed(subject: &Subject<'_>, explanation: &mut Explanation, registry: &Regis
     let report = &failure.report;
     explanation.judgement = report::judge(report);
     let class = explanation.judgement.class();
-    if !matches!(class, Class::Capacity | Class::ImpossibleSize) {
+    // What rounding adds to live blocks no block stands in the way of.
+    let unsplit = class == Class::Granularity && report.room_bytes() < Some(report.rounded_bytes);
+    if !unsplit && !matches!(class, Class::Capacity | Class::ImpossibleSize) {
         let (view, giving) = (&explanation.scene.view, &explanation.scene.giving);
         explanation.pinning = smallest(view, report, subject.policy, |p| giving.contains(&p))
             .filter(|pinning| !pinning.pins.is_empty());

@@ -493,15 +493,13 @@ fn what_rounding_adds_is_not_live() {
 #[test]
 fn a_smaller_large_segment_is_tried() {
     let mut rows = Rows::default();
-    rows.alloc(8, "a");
-    rows.alloc(1, "small");
-    rows.alloc(9, "b");
-    let document = trace(&rows, 25, &[]);
-    let fixes = document["fixes"].as_array().unwrap();
-    assert!(fixes.iter().any(|fix| fix["settings"] == "large_segment_size_mb:11"), "{document}");
-    for fix in fixes.iter().filter(|fix| fix["completes"] == true) {
-        assert_ne!(document["class"], "capacity", "{fix}");
+    for _ in 0..3 {
+        rows.alloc(8, "t");
     }
+    let document = trace(&rows, 37, &[]);
+    assert_eq!(document["class"], "granularity");
+    assert_eq!(fix(&document, "large_segment_size_mb:11")["completes"], true);
+    assert_eq!(fix(&document, "large_segment_size_mb:16")["completes"], false);
 }
 
 #[test]

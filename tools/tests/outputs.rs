@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use tune_common::{code, folder, stderr, stdout};
 
-const FAILS: &str = "a,0,6291456,0\nf,0\na,1,4194304,0\na,2,12582912,0\n";
+const FAILS: &str = "a,0,6291456,0\nf,0\na,1,4194304,0\na,2,18874368,0\n";
 
 fn blockyard(here: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_blockyard"));

@@ -108,7 +108,10 @@ pub fn size_at(text: &str, plain: bool) -> Option<(Size, &str)> {
     };
     // What runs on without a break is not the end of a figure.
     let runs_on = |c: char| c.is_alphanumeric() || c == '_' || c == char::REPLACEMENT_CHARACTER;
-    if rest.starts_with(runs_on) {
+    let goes_on = rest
+        .strip_prefix(['.', ','])
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if rest.starts_with(runs_on) || goes_on {
         return None;
     }
     Some((value(number, scale)?, rest))
@@ -195,6 +198,7 @@ mod tests {
             "1,2 GiB",
             "3 apples",
             "1.00 GiB2",
+            "2K.70 GiB",
         ] {
             assert_eq!(size_at(text, false), None, "{text}");
         }

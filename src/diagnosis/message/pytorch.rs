@@ -98,7 +98,7 @@ fn sentences(rest: &str, figures: &mut Figures, judgement: &mut Judgement) {
     }
     figures.free = labelled(rest, " is free", judgement);
     figures.this_process = behind(rest, "this process has ").and_then(figure);
-    figures.processes = processes(rest);
+    figures.processes = processes(rest, judgement);
     figures.limit = labelled(rest, " allowed;", judgement);
     figures.allocated = labelled(rest, " is allocated by PyTorch", judgement);
     figures.private = labelled(rest, " allocated in private pools", judgement);
@@ -113,7 +113,7 @@ fn sentences(rest: &str, figures: &mut Figures, judgement: &mut Judgement) {
 }
 
 /// `Process 4242 has 33.39 GiB memory in use.`
-fn processes(rest: &str) -> Vec<Process> {
+fn processes(rest: &str, judgement: &mut Judgement) -> Vec<Process> {
     let mut processes = Vec::new();
     for (place, word) in rest.match_indices("Process ") {
         let rest = &rest[place + word.len()..];
@@ -123,9 +123,10 @@ fn processes(rest: &str) -> Vec<Process> {
             continue;
         };
         let Some((size, rest)) = size_at(rest, false) else { continue };
-        if rest.trim_start().starts_with("memory in use") {
-            processes.push(Process { pid, size });
+        if !rest.trim_start().starts_with("memory in use") {
+            judgement.warn("garbled: the words behind the memory of a process do not read");
         }
+        processes.push(Process { pid, size });
     }
     processes
 }
@@ -156,7 +157,9 @@ pub(crate) fn on_driver_pools(message: &str) -> Judgement {
     let message = one_message(message);
     let row = |name: &str| {
         let rest = behind(message, name)?;
-        figure(rest.split_once(':')?.1)
+        let (label, value) = rest.split_once(':')?;
+        // The colon of a later row is not this one's.
+        figure(value).filter(|_| !label.contains(|c: char| c.is_ascii_digit()))
     };
     let figures = Figures {
         requested: row("Requested"),
