@@ -64,7 +64,10 @@ pub fn min_capacity_below(
 ) -> Result<Option<MinCapacity>, ReplayError> {
     let mut bisection = Bisection { subject, policy, fineness, replays: 1 };
     let Some((mut high, mut best)) = bisection.ceiling(peak_reserved)? else { return Ok(None) };
-    let least = subject.live_peak.next_multiple_of(fineness.step).max(fineness.step);
+    let Some(least) = subject.live_peak.checked_next_multiple_of(fineness.step) else {
+        return Ok(None);
+    };
+    let least = least.max(fineness.step);
     let (mut low, mut fails_at) = (least - fineness.step, 0);
     if high > least {
         // Often nothing more than what is live is needed, or only a little more.
@@ -103,13 +106,15 @@ impl Bisection<'_, '_> {
     /// A capacity that completes: the unlimited peak, or more where a limit takes a share of the device.
     fn ceiling(&mut self, peak_reserved: u64) -> Result<Option<(u64, Measured)>, ReplayError> {
         let at_least = peak_reserved.max(self.subject.live_peak).max(1);
-        let mut capacity = at_least.next_multiple_of(self.fineness.step);
+        let step = self.fineness.step;
+        let Some(mut capacity) = at_least.checked_next_multiple_of(step) else { return Ok(None) };
         for _ in 0..RAISES {
             if let Some(measured) = self.completes(capacity)? {
                 return Ok(Some((capacity, measured)));
             }
             let more = capacity.saturating_add(capacity / 4);
-            capacity = more.next_multiple_of(self.fineness.step);
+            let Some(more) = more.checked_next_multiple_of(step) else { return Ok(None) };
+            capacity = more;
         }
         Ok(None)
     }

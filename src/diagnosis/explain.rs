@@ -15,7 +15,7 @@ use crate::diagnosis::pinning::{Pinning, smallest};
 use crate::diagnosis::proof::{Proof, is_frugal};
 use crate::diagnosis::verdict::report;
 use crate::diagnosis::verdict::{Class, Figure, Finding, Judgement};
-use crate::lab::{ReplayError, live_peak};
+use crate::lab::{ReplayError, demand_peak};
 use crate::trace::Kind;
 use crate::vocab::{BlockState, Human};
 
@@ -81,7 +81,7 @@ pub fn explain(subject: &Subject<'_>, progress: Progress<'_>) -> Result<Explanat
         owners,
         requests_after,
         largest_segment: largest.max(scene.peak_reserved.min(1 << 41)),
-        live_peak: live_peak(subject.trace, &scene.warm),
+        live_peak: demand_peak(subject.trace, &scene.warm),
         scene,
     };
     if explanation.scene.failure.is_some() {
@@ -106,7 +106,9 @@ fn failed(subject: &Subject<'_>, explanation: &mut Explanation, registry: &Regis
     let report = &failure.report;
     explanation.judgement = report::judge(report);
     let class = explanation.judgement.class();
-    if !matches!(class, Class::Capacity | Class::ImpossibleSize) {
+    // What rounding adds to live blocks no block stands in the way of.
+    let unsplit = class == Class::Granularity && report.room_bytes() < Some(report.rounded_bytes);
+    if !unsplit && !matches!(class, Class::Capacity | Class::ImpossibleSize) {
         let (view, giving) = (&explanation.scene.view, &explanation.scene.giving);
         explanation.pinning = smallest(view, report, subject.policy, |p| giving.contains(&p))
             .filter(|pinning| !pinning.pins.is_empty());
@@ -168,6 +170,21 @@ fn warn_of_the_recording(subject: &Subject<'_>, explanation: &mut Explanation) {
     }
 }
 
+/// A setting that was seen to serve the recording refutes that nothing could: the verdict gives way.
+pub fn reconcile(explanation: &mut Explanation, proofs: &[Proof]) {
+    let Some(proof) = proofs.iter().find(|proof| proof.completes()) else { return };
+    let judgement = &mut explanation.judgement;
+    if judgement.class() != Class::Capacity {
+        return;
+    }
+    let Some(first) = judgement.findings.first_mut() else { return };
+    first.class = Class::Fragmentation;
+    first.sentence = format!(
+        "what is live and the request would fit on the device: with {} they did",
+        proof.candidate.settings
+    );
+}
+
 /// What the proofs came to, in words; the findings stay as they are.
 #[must_use]
 pub fn conclusion(subject: &Subject<'_>, explanation: &Explanation, proofs: &[Proof]) -> String {
@@ -181,7 +198,7 @@ pub fn conclusion(subject: &Subject<'_>, explanation: &Explanation, proofs: &[Pr
     let capacity = subject.capacity().unwrap_or(u64::MAX);
     let at_failure = explanation.scene.failure.as_ref().map_or(0, |failure| {
         let report = &failure.report;
-        report.allocated_bytes.saturating_add(report.rounded_bytes)
+        report.live_bytes.saturating_add(report.requested_bytes)
     });
     let peak = explanation.live_peak.max(at_failure);
     if peak > capacity {

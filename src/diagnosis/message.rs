@@ -5,6 +5,7 @@
 //! Never guesses: what was cut or garbled is said, and nothing certain is class `unknown`.
 
 pub mod figures;
+mod page;
 mod pytorch;
 mod runtimes;
 mod xla;
@@ -44,13 +45,43 @@ pub enum Dialect {
     Vllm,
     /// DeepSpeed's warning of cache flushes.
     DeepSpeed,
+    /// ONNX Runtime's arena.
+    OnnxRuntime,
+    /// A library of CUDA that allocates for itself: cuDNN, cuBLAS and their relatives.
+    Library,
     /// This crate's own report.
     Blockyard,
+    /// A page that `explain` printed.
+    Page,
     /// A driver or runtime error without figures.
     Bare,
 }
 
 impl Dialect {
+    /// Every one.
+    pub(crate) const ALL: [Self; 20] = [
+        Self::PyTorch,
+        Self::PyTorchAsync,
+        Self::Mps,
+        Self::Host,
+        Self::DriverLog,
+        Self::Oversubscribed,
+        Self::Rmm,
+        Self::Spark,
+        Self::TensorFlow,
+        Self::Xla,
+        Self::CuPy,
+        Self::Julia,
+        Self::LlamaCpp,
+        Self::Vllm,
+        Self::DeepSpeed,
+        Self::OnnxRuntime,
+        Self::Library,
+        Self::Blockyard,
+        Self::Page,
+        Self::Bare,
+    ];
+
     /// The name used in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -70,7 +101,10 @@ impl Dialect {
             Self::LlamaCpp => "llama-cpp-message",
             Self::Vllm => "vllm-message",
             Self::DeepSpeed => "deepspeed-message",
+            Self::OnnxRuntime => "onnxruntime-message",
+            Self::Library => "library-message",
             Self::Blockyard => "blockyard-report",
+            Self::Page => "explain-page",
             Self::Bare => "driver-message",
         }
     }
@@ -123,7 +157,7 @@ const fn more(needle: &'static str, dialect: Dialect) -> Anchor {
 }
 
 /// In lower case.
-const ANCHORS: [Anchor; 39] = [
+const ANCHORS: [Anchor; 42] = [
     headed("tried to allocate ", Dialect::PyTorch, "out of memory"),
     anchor("mps backend out of memory", Dialect::Mps, Weight::Strong),
     headed("would exceed allowed memory", Dialect::PyTorchAsync, "allocation on device"),
@@ -154,6 +188,13 @@ const ANCHORS: [Anchor; 39] = [
     anchor("no available memory for the cache blocks", Dialect::Vllm, Weight::Strong),
     headed("memory is still in use", Dialect::Vllm, "freed "),
     anchor("allocator cache flushes since last step", Dialect::DeepSpeed, Weight::Weak),
+    anchor(
+        "failed to allocate memory for requested buffer of size",
+        Dialect::OnnxRuntime,
+        Weight::Strong,
+    ),
+    headed("is smaller than requested bytes of", Dialect::OnnxRuntime, "available memory of"),
+    anchor("_status_alloc_failed", Dialect::Library, Weight::Weak),
     headed("requested on stream", Dialect::Blockyard, "out of memory:"),
     anchor("cuda error: out of memory", Dialect::Bare, Weight::Weak),
     anchor("hip error: out of memory", Dialect::Bare, Weight::Weak),
@@ -174,6 +215,9 @@ struct Found {
 /// The last out-of-memory message of a text, judged; nothing if there is none.
 #[must_use]
 pub fn explain(text: &str) -> Option<Reading> {
+    if let Some(reading) = page::read(text) {
+        return Some(reading);
+    }
     let clean = clean(text);
     let lower = clean.to_ascii_lowercase();
     let found = find(&lower);
@@ -197,7 +241,11 @@ pub fn explain(text: &str) -> Option<Reading> {
         Dialect::LlamaCpp => runtimes::llama_cpp(message),
         Dialect::Vllm => runtimes::vllm(message),
         Dialect::DeepSpeed => runtimes::deepspeed(&clean[..last.start], message),
+        Dialect::OnnxRuntime => runtimes::onnx_runtime(message),
+        Dialect::Library => runtimes::library(&clean[..last.start]),
         Dialect::Blockyard => runtimes::blockyard(message),
+        // Read above: no anchor leads here.
+        Dialect::Page => Judgement::default(),
         Dialect::Bare => runtimes::bare(message),
     };
     if found.len() > 1 {

@@ -74,6 +74,9 @@ impl Proof {
 /// Split limits, in MiB.
 const SPLITS: [u64; 8] = [2048, 1024, 512, 256, 128, 64, 32, 20];
 
+/// Smaller large segments, in MiB: 11 is the least there can be.
+const LESS: [u64; 3] = [16, 12, 11];
+
 /// Settings worth a try: none that is in force, none that cannot matter. `largest` is the largest
 /// segment at the failure.
 #[must_use]
@@ -108,6 +111,9 @@ pub fn candidates(effective: &Effective, capacity: Option<u64>, largest: u64) ->
             add("garbage_collection_threshold", &settings);
         }
         add("per_process_memory_fraction", "per_process_memory_fraction:1.0");
+    }
+    for less in LESS.into_iter().filter(|&less| less * MIB < now.large_segment) {
+        add("large_segment_size_mb", &format!("large_segment_size_mb:{less}"));
     }
     if now.large_segment < 64 * MIB && !now.page_mapped() {
         add("large_segment_size_mb", "large_segment_size_mb:64");

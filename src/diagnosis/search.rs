@@ -10,7 +10,7 @@ pub mod tune;
 
 use std::collections::BTreeMap;
 
-use crate::lab::{Failure, Player, ReplayError, Setup, Watch, live_peak, warm};
+use crate::lab::{Failure, Player, ReplayError, Setup, Watch, demand_peak, warm};
 use crate::ledger::{Metric, Stats};
 use crate::policy::{Policy, presets};
 use crate::trace::{DeviceTrace, Recording};
@@ -44,7 +44,8 @@ pub struct Subject<'a> {
     pub recording: &'a Recording,
     /// The device's part of it.
     pub trace: &'a DeviceTrace,
-    /// The largest sum of client sizes live at one time: no device below this completes.
+    /// The largest sum of client sizes live at one time, a recorded request that failed among them: no device
+    /// below this completes.
     pub live_peak: u64,
 }
 
@@ -101,7 +102,7 @@ impl<'a> Subject<'a> {
     /// One device's part of a recording. O(events).
     #[must_use]
     pub fn new(recording: &'a Recording, trace: &'a DeviceTrace) -> Self {
-        let live_peak = live_peak(trace, &warm::before(recording, trace, &presets::pytorch()));
+        let live_peak = demand_peak(trace, &warm::before(recording, trace, &presets::pytorch()));
         Self { recording, trace, live_peak }
     }
 

@@ -47,9 +47,12 @@ pub struct Judge<'a> {
     keep: Keep,
     verdict: Option<Verdict>,
     live_peak: u64,
-    /// What the device had beyond all that was live and the request: so much must stay, by half.
+    /// So much the device must have beyond all that is live and the request.
     spare: u64,
 }
+
+/// One part in so many of the device is enough to spare.
+const SPARE: u64 = 32;
 
 /// Steps between two looks at the reserved bytes: none, so that the cut is exact.
 const STEP: usize = 1;
@@ -71,7 +74,7 @@ impl<'a> Judge<'a> {
             Self { recording, policy, capacity, keep, verdict: None, live_peak, spare: 0 };
         let Some(seen) = judge.look(script)? else { return Ok(None) };
         judge.verdict = seen.verdict;
-        judge.spare = judge.spare_of(&seen);
+        judge.spare = judge.spare_of(&seen).min(capacity.unwrap_or(0) / SPARE);
         Ok(Some((judge, seen)))
     }
 
@@ -115,14 +118,13 @@ impl<'a> Judge<'a> {
         self.look(script).ok().flatten().filter(|seen| self.is_same(script, seen))
     }
 
-    /// The same cause; and where that was not the capacity, what is live and the request would have fitted, by
-    /// at least half of what was spare in the recording.
+    /// The same cause; and where that was not the capacity, what is live and the request would have fitted, with
+    /// as much to spare as in the recording or a small part of the device. So a likeness of a likeness is one of
+    /// the recording too.
     fn is_same(&self, script: &Script, seen: &Seen) -> bool {
         match self.keep {
             Keep::ReservedAbove(_) => script.live_peak() <= self.live_peak,
-            Keep::OutOfMemory => {
-                seen.verdict == self.verdict && self.spare_of(seen) >= self.spare / 2
-            }
+            Keep::OutOfMemory => seen.verdict == self.verdict && self.spare_of(seen) >= self.spare,
         }
     }
 
@@ -130,8 +132,8 @@ impl<'a> Judge<'a> {
     fn spare_of(&self, seen: &Seen) -> u64 {
         let (Some(capacity), Some(failure)) = (self.capacity, &seen.failure) else { return 0 };
         let report = &failure.report;
-        let wanted = report.rounded_bytes.saturating_add(report.awaiting_free_bytes);
-        capacity.saturating_sub(wanted.saturating_add(report.allocated_bytes))
+        let wanted = report.requested_bytes.saturating_add(report.awaiting_free_bytes);
+        capacity.saturating_sub(wanted.saturating_add(report.live_bytes))
     }
 }
 
@@ -171,11 +173,25 @@ pub fn shrink<C: Crew>(
     let steps_deleted = best.ops.len();
     if passes.merge {
         merge::merge(&mut work, &mut best);
+        settle(&mut work, &mut best);
     }
     let script = best.compact();
     let seen = judge.seen(&script)?;
     let replays = work.replays + 2;
     Some(Shrunk { script, seen, steps_before: work.of, steps_deleted, replays })
+}
+
+/// Both passes again and again until together they take nothing more: the result, shrunk, is itself.
+fn settle<C: Crew>(work: &mut Work<'_, '_, C>, best: &mut Script) {
+    loop {
+        let mut next = best.compact();
+        delete::delete(work, &mut next);
+        merge::merge(work, &mut next);
+        if next.ops.len() >= best.ops.len() {
+            return;
+        }
+        *best = next;
+    }
 }
 
 /// Candidates tried together. Fixed, so that what is found does not depend on the number of threads.

@@ -31,7 +31,7 @@ pub enum Class {
     PrivatePool,
     /// A limit or fraction refused what the device still had.
     Limit,
-    /// Whole pages or segments were asked for where the bytes alone would have fitted.
+    /// The bytes alone would have fitted: whole pages or segments, or what rounding adds, do not.
     Granularity,
     /// It runs, but the cache is thrown away again and again.
     Thrash,
@@ -46,6 +46,25 @@ pub enum Class {
 }
 
 impl Class {
+    /// Every class.
+    pub const ALL: [Self; 15] = [
+        Self::ImpossibleSize,
+        Self::Capacity,
+        Self::HiddenConsumer,
+        Self::Fragmentation,
+        Self::AwaitingFree,
+        Self::OtherStream,
+        Self::OtherPool,
+        Self::PrivatePool,
+        Self::Limit,
+        Self::Granularity,
+        Self::Thrash,
+        Self::Leak,
+        Self::NotExhausted,
+        Self::LibraryWorkspace,
+        Self::Unknown,
+    ];
+
     /// The name used in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -82,6 +82,7 @@ impl Heap {
             limit_bytes: self.limit,
             reserved_bytes: self.reserved,
             allocated_bytes: 0,
+            live_bytes: 0,
             awaiting_free_bytes: 0,
             releasable_bytes: 0,
             pinned_free_bytes: 0,
@@ -100,6 +101,7 @@ impl Heap {
         for (pool, class, stream, book) in self.usage() {
             let free = book.releasable_bytes + book.pinned_free_bytes;
             report.allocated_bytes += book.allocated_bytes;
+            report.live_bytes += book.allocated_bytes - book.rounding_bytes;
             report.awaiting_free_bytes += book.awaiting_free_bytes;
             report.releasable_bytes += book.releasable_bytes;
             report.pinned_free_bytes += book.pinned_free_bytes;

@@ -13,5 +13,6 @@ pub mod twin;
 pub mod warm;
 
 pub use replay::{
-    Driver, Exact, ExactMismatch, Failure, Player, ReplayError, Setup, Watch, live_peak,
+    Driver, Exact, ExactMismatch, Failure, Player, ReplayError, Setup, Watch, demand_peak,
+    live_peak,
 };

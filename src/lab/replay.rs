@@ -173,6 +173,17 @@ pub fn known_capacity(trace: &DeviceTrace) -> Option<u64> {
 /// Failures and fences are ignored.
 #[must_use]
 pub fn live_peak(trace: &DeviceTrace, warm: &Warm) -> u64 {
+    peak(trace, warm, false)
+}
+
+/// As [`live_peak`], and a recorded request that failed counts where it was made: no device below this serves
+/// every request.
+#[must_use]
+pub fn demand_peak(trace: &DeviceTrace, warm: &Warm) -> u64 {
+    peak(trace, warm, true)
+}
+
+fn peak(trace: &DeviceTrace, warm: &Warm, with_failed: bool) -> u64 {
     let mut sizes = vec![0u64; trace.allocations as usize];
     let mut before: HashMap<u64, u64> = HashMap::new();
     for block in warm.segments.iter().flat_map(|segment| &segment.live) {
@@ -187,6 +198,7 @@ pub fn live_peak(trace: &DeviceTrace, warm: &Warm) -> u64 {
                 live += u128::from(event.bytes);
                 peak = peak.max(live);
             }
+            Kind::Oom if with_failed => peak = peak.max(live + u128::from(event.bytes)),
             Kind::Free | Kind::FreeRequested => {
                 live -= u128::from(match event.allocation {
                     NO_ALLOCATION => before.remove(&event.address).unwrap_or(0),

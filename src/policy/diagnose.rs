@@ -2,7 +2,8 @@
 //!
 //! Order of tests: what could never fit; what the driver refused against its own books; whether all
 //! free bytes together would do (then the cause is where they are: what a capture keeps, if that
-//! would do, else the larger figure first); else the limit or the device.
+//! would do, else the larger figure first); whether what clients asked for would fit (then it is
+//! what rounding adds); else the limit or the device.
 
 use crate::vocab::{Fault, LARGEST_SEGMENT, Report, RungOutcome, Verdict};
 
@@ -32,9 +33,11 @@ pub fn verdict(report: &Report) -> Verdict {
     if room + free >= report.rounded_bytes {
         return where_the_free_bytes_are(report);
     }
-    let device_room =
-        report.device_bytes.map_or(0, |device| device.saturating_sub(report.reserved_bytes));
-    if report.limit_bytes.is_some() && device_room + free >= report.rounded_bytes {
+    if report.short_bytes() == 0 {
+        return Verdict::Granularity;
+    }
+    let wanted = report.live_bytes.saturating_add(report.requested_bytes);
+    if report.limit_bytes.is_some() && report.device_bytes.is_some_and(|device| wanted <= device) {
         Verdict::Limit
     } else {
         Verdict::Capacity

@@ -113,7 +113,7 @@ pub enum Verdict {
     PrivatePool,
     /// The limit (a fraction of the device) refused what the device still had.
     Limit,
-    /// Whole pages were asked of the driver where the bytes alone would have fitted.
+    /// The bytes alone would have fitted: whole pages or segments, or what rounding adds to live blocks, do not.
     Granularity,
     /// The driver refused although the books say that it has room: memory outside this allocator.
     HiddenConsumer,
@@ -165,8 +165,10 @@ pub struct Report {
     pub limit_bytes: Option<u64>,
     /// Obtained from the driver, all pools, when the request failed.
     pub reserved_bytes: u64,
-    /// Handed out, all pools.
+    /// Handed out, all pools: blocks, with what rounding added and splitting left on them.
     pub allocated_bytes: u64,
+    /// Of those, what clients asked for.
+    pub live_bytes: u64,
     /// Given back but still in use by a stream, all pools.
     pub awaiting_free_bytes: u64,
     /// Free and returnable, all pools (after the ladder returned what it may).
@@ -203,11 +205,20 @@ impl Report {
     /// reserved. `None`: neither is known.
     #[must_use]
     pub fn room_bytes(&self) -> Option<u64> {
-        let cap = match (self.limit_bytes, self.device_bytes) {
-            (Some(limit), Some(device)) => Some(limit.min(device)),
-            (limit, device) => limit.or(device),
-        };
-        cap.map(|cap| cap.saturating_sub(self.reserved_bytes))
+        self.cap_bytes().map(|cap| cap.saturating_sub(self.reserved_bytes))
+    }
+
+    /// The most that may be reserved: the limit or the device, whichever is less. `None`: neither is known.
+    #[must_use]
+    pub fn cap_bytes(&self) -> Option<u64> {
+        self.limit_bytes.into_iter().chain(self.device_bytes).min()
+    }
+
+    /// What is live and asked for beyond what there is, in client sizes: missing however blocks are arranged.
+    #[must_use]
+    pub fn short_bytes(&self) -> u64 {
+        let wanted = self.live_bytes.saturating_add(self.requested_bytes);
+        self.cap_bytes().map_or(0, |cap| wanted.saturating_sub(cap))
     }
 
     /// Free bytes inside what is reserved, of every kind.
@@ -244,9 +255,10 @@ impl Report {
                 _ => format!("{wanted} is no size that a device has; an overflow in the caller?"),
             },
             Verdict::Capacity => format!(
-                "{} are live, which leaves {} for {wanted}, however the blocks are arranged",
-                Human(self.allocated_bytes),
-                Human(self.room_bytes().unwrap_or(0) + self.all_free_bytes())
+                "{} are live, which leaves {} for {}, however the blocks are arranged",
+                Human(self.live_bytes),
+                Human(self.cap_bytes().unwrap_or(0).saturating_sub(self.live_bytes)),
+                Human(self.requested_bytes)
             ),
             Verdict::Fragmentation => format!(
                 "{} are free in the cache and {room} on the device, but no one place holds {wanted} \
@@ -291,6 +303,13 @@ impl Report {
                 Human(self.limit_bytes.unwrap_or(0)),
                 Human(self.device_bytes.unwrap_or(0).saturating_sub(self.reserved_bytes))
             ),
+            Verdict::Granularity if self.room_bytes().unwrap_or(0) < self.rounded_bytes => format!(
+                "{} are live in blocks of {}: without what rounding and remainders that are not split off add to \
+                 them, {} would fit",
+                Human(self.live_bytes),
+                Human(self.allocated_bytes),
+                Human(self.requested_bytes)
+            ),
             Verdict::Granularity => format!(
                 "{room} on the device would hold {wanted}, but it takes {driver} at once{}",
                 self.page_bytes
@@ -309,11 +328,6 @@ impl Report {
                  this allocator holds its memory"
             ),
         }
-    }
-
-    /// Free or freed bytes inside what is reserved.
-    const fn all_free_bytes(&self) -> u64 {
-        self.cached_free_bytes() + self.awaiting_free_bytes
     }
 
     /// The figures as rows: name, bytes, what they are. Rows that repeat another or say nothing are
@@ -344,6 +358,12 @@ impl Report {
             ),
             (true, "reserved", Some(self.reserved_bytes), "obtained from the driver"),
             (true, "  allocated", Some(self.allocated_bytes), "live blocks"),
+            (
+                self.live_bytes != self.allocated_bytes,
+                "    asked for",
+                Some(self.live_bytes),
+                "what clients asked for of those",
+            ),
             (
                 true,
                 "  awaiting free",

@@ -461,3 +461,91 @@ fn check(value: &Value, schema: &Value, root: &Value, place: &str) {
         check(value, &schema["items"], root, &format!("{place}[{index}]"));
     }
 }
+
+/// Blocks of 11 MiB in segments of 12: what clients asked for would fit.
+fn of_eleven(blocks: usize) -> Rows {
+    let mut rows = Rows::default();
+    for _ in 0..blocks {
+        rows.alloc(11, "t");
+    }
+    rows
+}
+
+#[test]
+fn what_rounding_adds_is_not_live() {
+    for (blocks, mib) in [(5, 55), (50, 552), (50, 549)] {
+        let document = trace(&of_eleven(blocks), mib, &[]);
+        assert_eq!(document["class"], "granularity", "{mib}: {document}");
+        let verdict = document["verdict"].as_str().unwrap();
+        assert!(!verdict.contains("however"), "{verdict}");
+        assert_eq!(evidence(&document, "short_bytes"), 0);
+        assert_eq!(evidence(&document, "live_bytes") % (11 * MIB), 0);
+    }
+    let document = trace(&of_eleven(50), 549, &[]);
+    let conclusion = document["conclusion"].as_str().unwrap();
+    assert!(conclusion.ends_with("1.00 MiB short"), "{conclusion}");
+    let document = trace(&of_eleven(5), 54, &[]);
+    assert_eq!(document["class"], "capacity");
+    assert_eq!(evidence(&document, "short_bytes"), MIB);
+}
+
+/// Requests between 1 and 10 MiB take a large segment each time one is full.
+#[test]
+fn a_smaller_large_segment_is_tried() {
+    let mut rows = Rows::default();
+    for _ in 0..3 {
+        rows.alloc(8, "t");
+    }
+    let document = trace(&rows, 37, &[]);
+    assert_eq!(document["class"], "granularity");
+    assert_eq!(fix(&document, "large_segment_size_mb:11")["completes"], true);
+    assert_eq!(fix(&document, "large_segment_size_mb:16")["completes"], false);
+}
+
+#[test]
+fn text_in_utf16_and_a_page_of_its_own_are_read() {
+    let text = "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already \
+                allocated; 10.00 MiB free; 7.10 GiB reserved in total by PyTorch)";
+    let folder = tempfile::tempdir().unwrap();
+    let wide = folder.path().join("wide.txt");
+    let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+    std::fs::write(&wide, units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+    let wide = json_of(&[&wide.to_string_lossy()], "");
+    let plain = json_of(&["-"], text);
+    assert_eq!((&wide["class"], &wide["verdict"]), (&plain["class"], &plain["verdict"]));
+    for input in [text, &k01().text] {
+        let arguments = if input == text { vec!["-"] } else { vec!["-", "--capacity", "16384MiB"] };
+        let page = explain(&arguments, Path::new(ROOT), input).stdout;
+        let again = json_of(&["-"], &String::from_utf8(page).unwrap());
+        let first = json_of(&arguments, input);
+        assert_eq!((&again["class"], &again["verdict"]), (&first["class"], &first["verdict"]));
+        assert_eq!(again["format"], "explain-page");
+    }
+}
+
+#[test]
+fn libraries_and_onnx_runtime_are_recognised() {
+    for (text, format, class) in [
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "library-message", "unknown"),
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "library-message",
+            "unknown",
+        ),
+        (
+            "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t) Failed to allocate memory \
+             for requested buffer of size 8589934592",
+            "onnxruntime-message",
+            "unknown",
+        ),
+        (
+            "onnxruntime::BFCArena::Extend Available memory of 1048576 is smaller than requested bytes of 8388608",
+            "onnxruntime-message",
+            "limit",
+        ),
+    ] {
+        let document = json_of(&["-"], text);
+        assert_eq!((&document["format"], &document["class"]), (&format.into(), &class.into()));
+        assert!(document["verdict"].as_str().unwrap() != "nothing is certain here", "{text}");
+    }
+}

@@ -66,3 +66,28 @@ fn bad_input_is_said() {
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("did you mean pytorch?"));
 }
+
+#[test]
+fn none_found_is_said_and_nothing_overflows() {
+    let folder = folder();
+    let huge = format!("a,0,{},0\na,1,{},0\n", u64::MAX, u64::MAX);
+    let huge = write(folder.path(), "huge.csv", &huge);
+    let output = blockyard(&["min-capacity", &huge, "-q"]);
+    let page = tune_common::stdout(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(page.contains("none found") && page.contains("does not fit in 64 bits"), "{page}");
+    assert!(!page.contains("completed;"), "{page}");
+}
+
+/// A request that failed in the recording is part of what the device must hold.
+#[test]
+fn a_recorded_failure_counts_in_the_live_peak() {
+    let folder = folder();
+    let text = "{\"blockyard_trace\":1}\n{\"k\":\"alloc\",\"id\":0,\"bytes\":6291456}\n\
+                {\"k\":\"oom\",\"bytes\":4194304,\"addr\":1048576}\n{\"k\":\"end\",\"events\":2}\n";
+    let trace = write(folder.path(), "oom.jsonl", text);
+    let document = json(&["min-capacity", &trace, "--json", "-q"]);
+    assert_eq!(document["results"][0]["peak_live_bytes"], 10 * MIB, "{document}");
+    let tuned = json(&["tune", &trace, "--json", "-q", "--capacity", "8MiB"]);
+    assert_eq!(tuned["verdict"], "impossible", "{tuned}");
+}

@@ -60,6 +60,19 @@ fn the_outcome_does_not_depend_on_threads() {
 }
 
 #[test]
+fn what_was_shrunk_does_not_shrink_again() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (once, twice) = (path("once.csv"), path("twice.csv"));
+    let first = shrunk(&[QUANTISED, "--capacity", "14GiB", "-o", &once]);
+    let again = shrunk(&[&once, "--capacity", "14GiB", "-o", &twice]);
+    assert_eq!(first["events"], again["events"]);
+    assert!(first["events"].as_u64().unwrap() <= 6, "{first}");
+    assert_eq!(again["verdict"], "fragmentation");
+    assert_eq!(std::fs::read(once).unwrap(), std::fs::read(twice).unwrap());
+}
+
+#[test]
 fn only_whole_allocations_go_without_merging() {
     let folder = folder();
     let output = folder.path().join("part.csv").to_string_lossy().into_owned();

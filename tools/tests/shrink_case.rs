@@ -7,26 +7,11 @@ use blockyard::policy::settings::policy_from;
 
 const TRACE: &str = r#"# policy pytorch on a device of 12582912000 bytes: the last request fails: fragmentation
 # rows: a,<id>,<bytes>,<stream>[,<tag>] | f,<id> | r,<id>,<stream> | e | m,<text>
-a,0,5368709120,0
-a,1,1107296256,0
+a,0,10737418240,0
+a,1,1073741824,0
 f,1
-a,2,805306368,0
-a,3,1107296256,0
-f,3
-a,4,671088640,0
-a,5,1115684864,0
-f,5
-a,6,570425344,0
-a,7,1107296256,0
-f,7
-a,8,570425344,0
-a,9,1115684864,0
-f,9
-a,10,570425344,0
-a,11,1107296256,0
-f,11
-a,12,570425344,0
-a,13,555745280,0
+a,2,268435456,0
+a,3,1073741824,0
 "#;
 
 #[test]

@@ -94,7 +94,6 @@ fn verdict(subject: &Subject<'_>, explanation: &Explanation, steps: Steps) -> Ju
     let of = match subject.capacity() {
         Some(capacity) => format!("on a device of {}", Human(capacity)),
         None if subject.is_recorded() => "in the recording".to_string(),
-        None if subject.is_recorded() => "in the recording".to_string(),
         None => "on a device without end (--capacity gives it one)".to_string(),
     };
     let sentence =
@@ -177,7 +176,8 @@ fn walk(trace: &DeviceTrace, mut see: impl FnMut(usize, u64)) -> u64 {
                 live = live.saturating_add(event.bytes);
             }
             Kind::Free | Kind::FreeRequested if event.allocation != NO_ALLOCATION => {
-                live -= core::mem::take(&mut sizes[event.allocation as usize]);
+                let size = core::mem::take(&mut sizes[event.allocation as usize]);
+                live = live.saturating_sub(size);
             }
             _ => {}
         }

@@ -120,6 +120,8 @@ pub struct Leaks {
     pub survivors: Vec<Survivor>,
     /// What it comes to.
     pub verdict: Verdict,
+    /// Bytes a step that owners lose which do nothing but shrink.
+    losses: f64,
 }
 
 /// What survives the boundaries of steps. O(entries + owners that change · boundaries).
@@ -137,6 +139,7 @@ pub fn leaks(
     book.read(trace, &steps.bounds);
     let trend = trend(&book.live);
     let survivors = book.survivors(steps.bounds.len());
+    let losses = book.losses(steps.bounds.len());
     let reserved_recorded = has_segments(trace);
     let reserved = match steps.bounds.len() {
         0..3 => Vec::new(),
@@ -152,6 +155,7 @@ pub fn leaks(
         new_sizes: book.new_sizes,
         survivors,
         verdict: Verdict::Unknown,
+        losses,
     };
     leaks.verdict = leaks.judge();
     if leaks.verdict != Verdict::Leak {
@@ -192,12 +196,13 @@ impl Leaks {
         }
     }
 
-    /// What one owner gains others lose: as where a tag names the step.
+    /// What these owners gain others lose step by step: memory that moves. A total that merely swings hides a
+    /// leak and takes nothing from it.
     fn compensated(&self) -> bool {
         let gained = |survivor: &Survivor| survivor.trend.slope.max(0.0);
         let leaking = self.survivors.iter().filter(|survivor| survivor.class == Class::Leak);
         let gain: f64 = leaking.map(gained).sum();
-        self.trend.slope < gain / 2.0
+        self.losses > gain / 2.0
     }
 
     /// Reserved memory went up by more than a twentieth behind the first quarter, and has not come back.
@@ -353,6 +358,15 @@ impl<'a> Book<'a> {
             a.class.cmp(&b.class).then(by_growth).then(b.held.bytes.cmp(&a.held.bytes))
         });
         survivors
+    }
+
+    /// Bytes a step that owners lose which do nothing but shrink, those that are gone at the end among them.
+    fn losses(&self, boundaries: usize) -> f64 {
+        let shrinking = self.series.iter().filter(|series| !series.is_empty()).map(|series| {
+            let trend = trend(&expand(series, boundaries.max(1)));
+            if trend.pattern == Pattern::Shrinking { -trend.slope } else { 0.0 }
+        });
+        shrinking.map(|lost| lost.max(0.0)).sum()
     }
 
     fn survivor(&self, owner: usize, series: &[(u32, Held)], boundaries: usize) -> Survivor {

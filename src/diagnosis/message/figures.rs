@@ -106,6 +106,14 @@ pub fn size_at(text: &str, plain: bool) -> Option<(Size, &str)> {
         None if plain => (1, rest),
         None => return None,
     };
+    // What runs on without a break is not the end of a figure.
+    let runs_on = |c: char| c.is_alphanumeric() || c == '_' || c == char::REPLACEMENT_CHARACTER;
+    let goes_on = rest
+        .strip_prefix(['.', ','])
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if rest.starts_with(runs_on) || goes_on {
+        return None;
+    }
     Some((value(number, scale)?, rest))
 }
 
@@ -116,8 +124,22 @@ pub fn size_before(text: &str, end: usize) -> Option<Size> {
     let unit = head.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number = unit.trim_end();
     let start = number.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == ',');
+    if !begins_cleanly(start) {
+        return None;
+    }
     let (size, rest) = size_at(&head[start.len()..], false)?;
     rest.is_empty().then_some(size)
+}
+
+/// Whether a figure that follows `before` is a whole one: no digits or letters run into it.
+fn begins_cleanly(before: &str) -> bool {
+    let last = before.chars().next_back();
+    if !last.is_none_or(|c| c.is_whitespace() || matches!(c, '(' | '[' | ':' | '=' | '"' | '\'')) {
+        return false;
+    }
+    let word = before.split_whitespace().next_back().unwrap_or_default();
+    let is_digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    word.is_empty() || !last.is_some_and(char::is_whitespace) || !word.chars().all(is_digit)
 }
 
 fn value(number: &str, scale: u64) -> Option<Size> {
@@ -166,7 +188,18 @@ mod tests {
         }
         assert!(size_at("17179869184.00 GiB", false).unwrap().0.is_unavailable());
         assert_eq!(size_at("42", true).unwrap().0, Size::exact(42));
-        for text in ["", "GiB", "x.xx GiB", "156.0", "1.2.3 GiB", ",5 GiB", "1,2 GiB", "3 apples"] {
+        for text in [
+            "",
+            "GiB",
+            "x.xx GiB",
+            "156.0",
+            "1.2.3 GiB",
+            ",5 GiB",
+            "1,2 GiB",
+            "3 apples",
+            "1.00 GiB2",
+            "2K.70 GiB",
+        ] {
             assert_eq!(size_at(text, false), None, "{text}");
         }
     }
@@ -177,6 +210,9 @@ mod tests {
         let at = text.find(" total").unwrap();
         assert_eq!(size_before(text, at).unwrap().bytes, 12_799_002_542);
         assert_eq!(size_before(text, text.find(" free").unwrap()), None);
+        for garbled in ["11x92 GiB", "1\u{fffd}1.92 GiB", "1.3 6 GiB", "11.92 GiB7", "1-1.92 GiB"] {
+            assert_eq!(size_before(garbled, garbled.len()), None, "{garbled}");
+        }
     }
 
     #[test]

@@ -56,6 +56,14 @@ fn labelled(text: &str, anchor: &str, judgement: &mut Judgement) -> Option<Size>
     size
 }
 
+/// Words that every message of a kind has, and this one has not.
+fn missing<const N: usize>(text: &str, anchors: [&str; N], judgement: &mut Judgement) {
+    for anchor in anchors.into_iter().filter(|anchor| !text.contains(anchor)) {
+        let words = anchor.trim_matches([' ', ';']);
+        judgement.warn(format!("the message is cut or garbled: \"{words}\" is not in it"));
+    }
+}
+
 /// `(GPU 0; 11.92 GiB total capacity; ... already allocated; ... free; ... cached)`, to 2.0; NPU.
 fn parenthesised(rest: &str, figures: &mut Figures, judgement: &mut Judgement) {
     figures.total = labelled(rest, " total capacity", judgement);
@@ -77,6 +85,7 @@ fn parenthesised(rest: &str, figures: &mut Figures, judgement: &mut Judgement) {
     if reserved.is_none() && cached.is_none() {
         judgement.warn("the message is cut: what is reserved or cached is not in it");
     }
+    missing(rest, [" total capacity", " already allocated", " free;"], judgement);
 }
 
 /// `GPU 0 has a total capacity of ... of which ... is free. ...`, from 2.1.
@@ -89,7 +98,7 @@ fn sentences(rest: &str, figures: &mut Figures, judgement: &mut Judgement) {
     }
     figures.free = labelled(rest, " is free", judgement);
     figures.this_process = behind(rest, "this process has ").and_then(figure);
-    figures.processes = processes(rest);
+    figures.processes = processes(rest, judgement);
     figures.limit = labelled(rest, " allowed;", judgement);
     figures.allocated = labelled(rest, " is allocated by PyTorch", judgement);
     figures.private = labelled(rest, " allocated in private pools", judgement);
@@ -104,7 +113,7 @@ fn sentences(rest: &str, figures: &mut Figures, judgement: &mut Judgement) {
 }
 
 /// `Process 4242 has 33.39 GiB memory in use.`
-fn processes(rest: &str) -> Vec<Process> {
+fn processes(rest: &str, judgement: &mut Judgement) -> Vec<Process> {
     let mut processes = Vec::new();
     for (place, word) in rest.match_indices("Process ") {
         let rest = &rest[place + word.len()..];
@@ -114,9 +123,10 @@ fn processes(rest: &str) -> Vec<Process> {
             continue;
         };
         let Some((size, rest)) = size_at(rest, false) else { continue };
-        if rest.trim_start().starts_with("memory in use") {
-            processes.push(Process { pid, size });
+        if !rest.trim_start().starts_with("memory in use") {
+            judgement.warn("garbled: the words behind the memory of a process do not read");
         }
+        processes.push(Process { pid, size });
     }
     processes
 }
@@ -147,7 +157,9 @@ pub(crate) fn on_driver_pools(message: &str) -> Judgement {
     let message = one_message(message);
     let row = |name: &str| {
         let rest = behind(message, name)?;
-        figure(rest.split_once(':')?.1)
+        let (label, value) = rest.split_once(':')?;
+        // The colon of a later row is not this one's.
+        figure(value).filter(|_| !label.contains(|c: char| c.is_ascii_digit()))
     };
     let figures = Figures {
         requested: row("Requested"),
@@ -347,6 +359,44 @@ mod tests {
         assert!(judgement.warnings.iter().any(|w| w.contains("total capacity")));
         let (class, _) = super::tests::class("Tried to allocate 1.0");
         assert_eq!(class, "unknown");
+    }
+
+    #[test]
+    fn figures_that_contradict_each_other_decide_nothing() {
+        let (class, judgement) = class(
+            "Tried to allocate 2.00 GiB (GPU 0; 1.92 GiB total capacity; 7.31 GiB already allocated; 10.00 MiB \
+             free; 7.50 GiB reserved in total by PyTorch)",
+        );
+        assert_eq!(class, "impossible-size", "by the printed total");
+        assert!(judgement.warnings.is_empty());
+        let (class, judgement) = super::tests::class(
+            "Tried to allocate 1.00 GiB (GPU 0; 1.92 GiB total capacity; 7.31 GiB already allocated; 10.00 MiB \
+             free; 7.50 GiB reserved in total by PyTorch)",
+        );
+        assert_eq!(class, "unknown");
+        assert!(judgement.warnings.iter().any(|w| w.starts_with("inconsistent")), "{judgement:?}");
+    }
+
+    #[test]
+    fn a_garbled_anchor_and_a_garbled_figure_are_said() {
+        let text = "Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total @apacity; 7.00 GiB already allocated; 10.00 \
+                    MiB free; 7.10 GiB reserved in total by PyTorch)";
+        let (_, judgement) = class(text);
+        assert!(judgement.warnings.iter().any(|w| w.contains("total capacity")), "{judgement:?}");
+        let (_, judgement) = class(&text.replace("7.00 GiB already", "7x00 GiB already"));
+        assert_eq!(judgement.figure("allocated_bytes"), None);
+        assert!(judgement.warnings.iter().any(|w| w.contains("already allocated")));
+    }
+
+    #[test]
+    fn a_request_beyond_what_is_live_is_capacity_without_a_free_figure() {
+        let (class, judgement) = class(
+            "XPU out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 15.91 GiB. Of the \
+             allocated memory 14.20 GiB is allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but \
+             unallocated.",
+        );
+        assert_eq!(class, "capacity");
+        assert!(judgement.figure("short_bytes").unwrap() > 2 << 30);
     }
 
     #[test]

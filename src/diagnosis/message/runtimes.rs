@@ -336,6 +336,65 @@ pub(crate) fn blockyard(message: &str) -> Judgement {
     judgement
 }
 
+/// `Failed to allocate memory for requested buffer of size N`, `Available memory of N is smaller than requested
+/// bytes of M`.
+pub(crate) fn onnx_runtime(message: &str) -> Judgement {
+    let number = |anchor: &str| {
+        behind(message, anchor).and_then(|rest| size_at(rest, true)).map(|(size, _)| size)
+    };
+    let available = number("vailable memory of ");
+    let wanted = number("requested buffer of size ").or_else(|| number("requested bytes of "));
+    let mut judgement = with(&[
+        ("requested_bytes", wanted, "asked of the arena"),
+        ("room_bytes", available, "what the arena may still take"),
+    ]);
+    if impossible(&mut judgement, wanted, None) {
+        return judgement;
+    }
+    match (available, wanted) {
+        (Some(available), Some(wanted)) if wanted.surely_exceeds(available) => {
+            let sentence = format!(
+                "the arena's limit (gpu_mem_limit) leaves {} for {}",
+                Human(available.bytes),
+                Human(wanted.bytes)
+            );
+            found(&mut judgement, Class::Limit, wanted.bytes, sentence);
+        }
+        _ => {
+            let sentence = "the arena got no more from the driver, and how much the device had is not in the text";
+            found(&mut judgement, Class::Unknown, 0, sentence.to_string());
+            judgement.warn(
+                "the arena grows by powers of two by default: arena_extend_strategy kSameAsRequested asks for less,                  and nvidia-smi tells who else is on the device",
+            );
+        }
+    }
+    judgement
+}
+
+/// `CUDNN_STATUS_ALLOC_FAILED`, `CUBLAS_STATUS_ALLOC_FAILED`: a library's own allocation, without figures.
+pub(crate) fn library(before: &str) -> Judgement {
+    let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let name = match word.to_ascii_lowercase().as_str() {
+        "cudnn" => "cuDNN",
+        "cublas" => "cuBLAS",
+        "cusparse" => "cuSPARSE",
+        "cusolver" => "cuSOLVER",
+        "cufft" => "cuFFT",
+        _ => "a library",
+    };
+    let mut judgement = Judgement::default();
+    let sentence = format!(
+        "{name} found no memory for itself (a handle or a workspace) outside the caching allocator, and how much the \
+         device had is not in the text"
+    );
+    found(&mut judgement, Class::Unknown, 0, sentence);
+    judgement.warn(
+        "what the caching allocator keeps idle is not free to a library: leave it room (a memory fraction below 1, or \
+         the cache emptied before the handle is made)",
+    );
+    judgement
+}
+
 pub(crate) fn bare(message: &str) -> Judgement {
     let mut judgement = Judgement::default();
     if message.starts_with("out of memory") || message.starts_with("RESOURCE_EXHAUSTED") {

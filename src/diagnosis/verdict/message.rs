@@ -49,6 +49,8 @@ pub struct Figures {
     pub hints_expandable: bool,
     /// The request is what the client asked for, not a segment.
     pub is_client_size: bool,
+    /// What this process holds is printed as not available, as on Windows.
+    pub is_paged: bool,
 }
 
 struct Judge<'a> {
@@ -79,6 +81,7 @@ pub fn judge(figures: &Figures, judgement: Judgement) -> Judgement {
 fn settle_processes(figures: &mut Figures, judgement: &mut Judgement) {
     if figures.this_process.is_some_and(Size::is_unavailable) {
         figures.this_process = None;
+        figures.is_paged = true;
         judgement.warn("the memory of this process is printed as 2^64 bytes: not available here");
     }
     if figures.limit.is_some_and(Size::is_unavailable) {
@@ -201,6 +204,15 @@ impl Judge<'_> {
         let sum = own.plus(figures.free.unwrap_or_default());
         if figures.allocated.is_some_and(|allocated| allocated.surely_exceeds(total)) {
             let live = figures.allocated.unwrap_or_default().bytes;
+            if !figures.is_paged {
+                self.judgement.warn(format!(
+                    "inconsistent: {} are allocated on a device of {}: one of the figures is garbled, or the driver \
+                     pages to the host's memory",
+                    Human(live),
+                    Human(total.bytes)
+                ));
+                return true;
+            }
             self.judgement.warn(
                 "more is allocated than the device has: the driver pages to the host's memory, or the figures are garbled",
             );
@@ -386,7 +398,9 @@ impl Judge<'_> {
         let figures = self.figures;
         let known = (figures.free, figures.allocated, figures.unallocated);
         let (Some(free), Some(allocated), Some(cached)) = known else {
-            self.judgement.warn("too few figures for a verdict");
+            if !self.beyond_the_device() {
+                self.judgement.warn("too few figures for a verdict");
+            }
             return;
         };
         let short = self.requested.minus(free.plus(cached)).bytes;
@@ -399,6 +413,30 @@ impl Judge<'_> {
         );
         self.judgement.evidence.push(Figure::of("short_bytes", short, "more than there is"));
         self.add(Class::Capacity, short, sentence);
+    }
+
+    /// What is live and the request are more than the device has: that needs no other figure.
+    fn beyond_the_device(&mut self) -> bool {
+        let figures = self.figures;
+        let (Some(total), Some(allocated)) = (figures.total, figures.allocated) else {
+            return false;
+        };
+        let live = allocated.minus(figures.private.unwrap_or_default());
+        let wanted = live.plus(self.requested);
+        if !wanted.surely_exceeds(total) {
+            return false;
+        }
+        let short = wanted.minus(total).bytes;
+        let sentence = format!(
+            "{} are live and {} were asked for on a device of {}: {} short, however the blocks are arranged",
+            Human(live.bytes),
+            Human(self.requested.bytes),
+            Human(total.bytes),
+            Human(short)
+        );
+        self.judgement.evidence.push(Figure::of("short_bytes", short, "more than there is"));
+        self.add(Class::Capacity, short, sentence);
+        true
     }
 
     /// How to get from a message to a proof.

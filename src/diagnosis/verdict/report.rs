@@ -21,14 +21,6 @@ pub fn judge(report: &Report) -> Judgement {
     judgement
 }
 
-/// How much is missing, however the blocks are arranged.
-#[must_use]
-pub fn short_bytes(report: &Report) -> u64 {
-    let there = report.room_bytes().unwrap_or(u64::MAX);
-    let free = report.cached_free_bytes() + report.awaiting_free_bytes;
-    report.rounded_bytes.saturating_sub(there.saturating_add(free))
-}
-
 fn device_room(report: &Report) -> u64 {
     report.device_bytes.unwrap_or(0).saturating_sub(report.reserved_bytes)
 }
@@ -36,7 +28,7 @@ fn device_room(report: &Report) -> u64 {
 fn bytes_of(report: &Report, verdict: Verdict) -> u64 {
     match verdict {
         Verdict::ImpossibleSize => report.rounded_bytes,
-        Verdict::Capacity => short_bytes(report),
+        Verdict::Capacity => report.short_bytes(),
         Verdict::Fragmentation => report.own_free_bytes,
         Verdict::AwaitingFree => report.awaiting_free_bytes,
         Verdict::OtherStream => report.other_stream_free_bytes,
@@ -45,7 +37,13 @@ fn bytes_of(report: &Report, verdict: Verdict) -> u64 {
         Verdict::Capture => report.capture_held_bytes,
         Verdict::Limit => device_room(report),
         Verdict::Granularity => {
-            report.driver_bytes.saturating_sub(report.room_bytes().unwrap_or(0))
+            let room = report.room_bytes().unwrap_or(0);
+            let unsplit = report.allocated_bytes.saturating_sub(report.live_bytes);
+            if room < report.rounded_bytes {
+                unsplit
+            } else {
+                report.driver_bytes.saturating_sub(room)
+            }
         }
         Verdict::HiddenConsumer => report.room_bytes().unwrap_or(0),
     }
@@ -94,6 +92,7 @@ fn evidence(report: &Report) -> Vec<Figure> {
         Figure::maybe("driver_free_bytes", report.room_bytes(), "what the driver could still give"),
         Figure::of("reserved_bytes", report.reserved_bytes, "obtained from the driver"),
         Figure::of("allocated_bytes", report.allocated_bytes, "live blocks"),
+        Figure::of("live_bytes", report.live_bytes, "what clients asked for of those"),
         Figure::of("cached_free_bytes", report.cached_free_bytes(), "free inside what is reserved"),
         Figure::of(
             "releasable_bytes",
@@ -138,7 +137,7 @@ fn evidence(report: &Report) -> Vec<Figure> {
             "the largest piece anywhere",
         ),
         Figure::maybe("page_bytes", report.page_bytes, "the page of mapped segments"),
-        Figure::of("short_bytes", short_bytes(report), "more than there is, however arranged"),
+        Figure::of("short_bytes", report.short_bytes(), "more than there is, however arranged"),
     ];
     rows.into_iter().filter(|row| row.value.is_some()).collect()
 }

@@ -2,10 +2,10 @@
 
 use blockyard::diagnosis::consistency::{self, Finding, Severity, Site};
 use blockyard::diagnosis::safety::{self, Evidence};
-use blockyard::trace::{DeviceTrace, Recording};
+use blockyard::trace::{DeviceTrace, Kind, Recording};
 use serde_json::{Value, json};
 
-use super::{devices, print, print_json, read, replay_json};
+use super::{devices, named, print, print_json, read, replay_json};
 use crate::cli::Check;
 use crate::fail::Fail;
 use crate::table::count;
@@ -14,6 +14,8 @@ use crate::table::count;
 struct Checked<'a> {
     trace: &'a DeviceTrace,
     events: usize,
+    /// Requests that were served; numbers alone may be of blocks that never came.
+    allocations: usize,
     evidence: Evidence,
     consistency: Vec<Finding>,
     safety: Vec<Finding>,
@@ -42,7 +44,7 @@ pub(super) fn run(arguments: &Check) -> Result<(), Fail> {
         print(page(arguments, &recording, &checked).as_bytes())?;
     }
     if failed {
-        let file = arguments.file.display();
+        let file = named(&arguments.file);
         return Err(Fail::Check(format!("{file}: {}", tally(errors, warnings))));
     }
     Ok(())
@@ -56,6 +58,7 @@ fn check<'a>(
     Checked {
         trace,
         events: trace.events.iter().filter(|event| event.kind.counts()).count(),
+        allocations: trace.events.iter().filter(|event| event.kind == Kind::Alloc).count(),
         evidence: Evidence::of(trace),
         consistency: consistency::check(recording, trace, capacity),
         safety: safety::check(recording, trace),
@@ -81,7 +84,7 @@ fn verdict(findings: &[Finding]) -> String {
 }
 
 fn page(arguments: &Check, recording: &Recording, checked: &[Checked<'_>]) -> String {
-    let mut text = format!("{}: {}\n", arguments.file.display(), recording.format);
+    let mut text = format!("{}: {}\n", named(&arguments.file), recording.format);
     for one in checked {
         let device = match checked.len() {
             1 => String::new(),
@@ -90,7 +93,7 @@ fn page(arguments: &Check, recording: &Recording, checked: &[Checked<'_>]) -> St
         text += &format!(
             "{device}{} events, {} allocations\n\nconsistency    {}\nstream-safety  {} ({})\n",
             count(one.events as u64),
-            count(u64::from(one.trace.allocations)),
+            count(one.allocations as u64),
             verdict(&one.consistency),
             match (one.evidence.addresses || one.evidence.uses, &one.safety[..]) {
                 (false, []) => "not judged".to_string(),
@@ -152,7 +155,7 @@ fn document(
         json!({
             "device": one.trace.device,
             "events": one.events,
-            "allocations": one.trace.allocations,
+            "allocations": one.allocations,
             "consistent": clean(&one.consistency),
             "safe": clean(&one.safety),
             "evidence": {
@@ -168,7 +171,7 @@ fn document(
         })
     });
     json!({
-        "file": arguments.file.display().to_string(),
+        "file": named(&arguments.file),
         "format": recording.format,
         "errors": errors,
         "warnings": warnings,

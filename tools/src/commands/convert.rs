@@ -10,7 +10,7 @@ use blockyard::trace::{DeviceTrace, Event, Kind, NO_ALLOCATION, Recording, file}
 
 use super::pictures::Subject;
 use super::{
-    busiest, create, looks_as_recorded, policies, print_json, read, say_which, show_notices,
+    busiest, create, looks_as_recorded, named, policies, print_json, read, say_which, show_notices,
     snapshot, warn, written,
 };
 use crate::cli::{Convert, Target};
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Convert) -> Result<(), Fail> {
     }
     if arguments.common.json {
         return print_json(&serde_json::json!({
-            "file": arguments.from.display().to_string(),
+            "file": named(&arguments.from),
             "output": path.display().to_string(),
             "format": recording.format,
             "events": recording.event_count(),
@@ -52,7 +52,7 @@ fn requests(arguments: &Convert, recording: &Recording, target: Target) -> Resul
     if trace.events.is_empty() {
         return Err(Fail::BadInput(format!(
             "{}: no history in it, only the final state; expected a recording with events",
-            arguments.from.display()
+            named(&arguments.from)
         )));
     }
     let trace = &with_past(recording, trace);
@@ -164,7 +164,7 @@ fn state(arguments: &Convert, recording: &Recording, target: Target) -> Result<b
             }
             snapshot::snapshot(&subject, &outcome, tape)?
         }
-        Err(error) => return Err(Fail::BadInput(format!("{}: {error}", arguments.from.display()))),
+        Err(error) => return Err(Fail::BadInput(format!("{}: {error}", named(&arguments.from)))),
     };
     compressed(&arguments.to_file, |mut out| match target {
         Target::PytorchPickle => write::pickle::write(&made, &mut out),

@@ -11,7 +11,7 @@ use blockyard::vocab::Human;
 use serde_json::{Value, json};
 
 use super::diff_text::{figures, rows, signed, verdict};
-use super::{busiest, leaks, print, print_json, read, replay_json, show_notices};
+use super::{busiest, leaks, named, print, print_json, read, replay_json, show_notices};
 use crate::cli::{Diff, Owner};
 use crate::fail::Fail;
 use crate::moment::{When, entries_to_marker};
@@ -106,8 +106,8 @@ fn in_order(a: &Side<'_>, b: &Side<'_>) -> Result<(), Fail> {
         return Ok(());
     }
     Err(Fail::BadInput(format!(
-        "{}: {} comes after {}, expected the earlier moment first",
-        a.file.display(),
+        "{}: the moment {} is later than the moment {}, expected the earlier moment first",
+        named(&a.file),
         a.when,
         b.when
     )))
@@ -120,13 +120,13 @@ fn across_steps<'a>(
 ) -> Result<(Side<'a>, Side<'a>, Option<Leaks>), Fail> {
     let (file, recording, trace) = before;
     let found = growth::leaks::leaks(recording, trace, &Ask::Anything, by(arguments.by))
-        .map_err(|error| Fail::BadInput(format!("{}: {error}", file.display())))?;
+        .map_err(|error| Fail::BadInput(format!("{}: {error}", named(file))))?;
     let bounds = &found.steps.bounds;
     if bounds.len() < 2 {
         return Err(Fail::BadInput(format!(
             "{}: no steps in it (no markers, and its requests do not repeat), expected a second file, or two \
              moments with --at and --to",
-            file.display()
+            named(file)
         )));
     }
     // What the first step creates is no growth across steps.
@@ -143,7 +143,7 @@ fn across_steps<'a>(
 }
 
 fn side<'a>((file, recording, trace): Subject<'a>, when: &When) -> Result<Side<'a>, Fail> {
-    let nothing = |what: String| Fail::BadInput(format!("{}: {what}", file.display()));
+    let nothing = |what: String| Fail::BadInput(format!("{}: {what}", named(file)));
     let events = trace.events.iter().filter(|event| event.kind.counts()).count();
     let entries = match when {
         When::End => trace.events.len(),
@@ -183,7 +183,7 @@ impl Side<'_> {
             Some(event) => format!(", event {}", count(event as u64)),
             None => String::new(),
         };
-        format!("{} {}{event}", self.file.display(), self.when)
+        format!("{} {}{event}", named(&self.file), self.when)
     }
 }
 
@@ -217,7 +217,7 @@ fn document(
 ) -> Value {
     let side = |side: &Side<'_>, held: blockyard::diagnosis::owners::Held| {
         json!({
-            "file": side.file.display().to_string(),
+            "file": named(&side.file),
             "format": side.recording.format,
             "device": side.trace.device,
             "at": side.when,

@@ -100,18 +100,16 @@ pub(super) fn verdict(leaks: &Leaks) -> String {
                 "constant-increment" => "by a constant increment",
                 _ => "unevenly",
             };
+            let whose = culprit(leaks).map_or(String::new(), |whose| format!("; most by {whose}"));
             format!(
-                "leak: live bytes grow {what}, {slope} a step over {} steps (confidence {:.2})",
+                "leak: live bytes grow {what}, {slope} a step over {} steps (confidence {:.2}){whose}",
                 count(steps as u64),
                 leaks.trend.confidence
             )
         }
         Verdict::Leak => {
-            let worst = leaks.survivors.iter().find(|survivor| survivor.class == Class::Leak);
-            let whose = worst.map(|worst| {
-                format!("{}: {} a step", clipped(&worst.owner), signed(worst.trend.slope as i128))
-            });
-            format!("leak of one owner, hidden in the total: {}", whose.unwrap_or_default())
+            let whose = culprit(leaks).unwrap_or_default();
+            format!("leak of one owner, hidden in the total: {whose}")
         }
         Verdict::NewSizeGrowth => "new-size growth, not a leak: live bytes do not grow, reserved memory does as \
                                    new sizes keep coming"
@@ -133,6 +131,12 @@ pub(super) fn verdict(leaks: &Leaks) -> String {
             "cannot tell: a verdict needs at least three step boundaries".to_string()
         }
     }
+}
+
+/// The owner that surely grows the most, and by how much.
+fn culprit(leaks: &Leaks) -> Option<String> {
+    let worst = leaks.survivors.iter().find(|survivor| survivor.class == Class::Leak)?;
+    Some(format!("{}: {} a step", clipped(&worst.owner), signed(worst.trend.slope as i128)))
 }
 
 /// A series; of a long one its beginning and its end.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::doctor_cuda::{ASKED, cuda_facts};
 use super::doctor_facts::{Fact, Machine};
-use super::{policy, print, print_json, replay_json};
+use super::{named, policy, print, print_json, replay_json};
 use crate::cli::Doctor;
 use crate::fail::Fail;
 use crate::table::lines;
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Doctor) -> Result<(), Fail> {
 fn asked(file: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Vec<Asked> {
     let mut asked = Vec::new();
     if let Some(file) = file {
-        let name = file.display().to_string();
+        let name = named(file);
         let suffix = file.extension().and_then(|suffix| suffix.to_str());
         let effective = match suffix {
             Some("toml" | "json") => policy(&name, None).map_err(|error| error.to_string()),

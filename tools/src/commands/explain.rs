@@ -181,5 +181,6 @@ fn prove(explained: &mut Explained<'_>, quiet: bool) {
     } else {
         explained.conclusion = explain::conclusion(subject, explanation, &proofs);
     }
+    explain::reconcile(&mut explained.explanation, &proofs);
     explained.proofs = proofs;
 }

@@ -66,11 +66,16 @@ pub(super) fn recorded(explained: &Explained<'_>) -> String {
 
 fn verdict(page: &mut String, judgement: &Judgement) {
     let class = judgement.class();
-    page.push_str(&wrapped("", &format!("{}: {}.", class.name(), judgement.verdict())));
+    page.push_str(&wrapped("", &format!("{}: {}", class.name(), stopped(judgement.verdict()))));
     for finding in judgement.findings.iter().skip(1) {
-        let text = format!("also {}: {}.", finding.class.name(), finding.sentence);
+        let text = format!("also {}: {}", finding.class.name(), stopped(&finding.sentence));
         page.push_str(&wrapped("  ", &text));
     }
+}
+
+/// A sentence with its end.
+fn stopped(sentence: &str) -> String {
+    if sentence.ends_with(['.', '?', '!']) { sentence.to_string() } else { format!("{sentence}.") }
 }
 
 fn evidence(page: &mut String, judgement: &Judgement) {
@@ -278,7 +283,11 @@ fn sentence(explained: &Explained<'_>, proof: &Proof) -> String {
     });
     let others = tried(others);
     let also = if others.is_empty() { String::new() } else { format!(" (also {others})") };
-    format!("{with}: {what}; peak {}; {extra:+} driver calls{also}", Human(outcome.peak_reserved))
+    let until = if explanation.failed_at().is_some() { " until the failing event" } else { "" };
+    format!(
+        "{with}: {what}; peak {}; {extra:+} driver calls{until}{also}",
+        Human(outcome.peak_reserved)
+    )
 }
 
 fn notes(page: &mut String, judgement: &Judgement) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::diff::by;
 use super::diff_text::{clipped, figures, owners, signed, verdict};
-use super::{busiest, print, print_json, read, replay_json, show_notices, warn};
+use super::{busiest, named, print, print_json, read, replay_json, show_notices, warn};
 use crate::cli::Leaks;
 use crate::fail::Fail;
 use crate::table::{count, lines};
@@ -29,23 +29,23 @@ pub(super) fn run(arguments: &Leaks) -> Result<(), Fail> {
         (None, None) => Ask::Anything,
     };
     let found = growth::leaks::leaks(&recording, trace, &ask, by(arguments.by))
-        .map_err(|error| Fail::BadInput(format!("{}: {error}", arguments.file.display())))?;
+        .map_err(|error| Fail::BadInput(format!("{}: {error}", named(&arguments.file))))?;
     if let (Ask::Marker(text), true) = (&ask, found.steps.bounds.is_empty()) {
         return Err(Fail::BadInput(format!(
             "{}: no marker begins with {text:?}{}",
-            arguments.file.display(),
+            named(&arguments.file),
             some_markers(&recording.markers)
         )));
     }
     if arguments.common.json {
         let mut document = document(&found);
-        document["file"] = arguments.file.display().to_string().into();
+        document["file"] = named(&arguments.file).into();
         document["format"] = recording.format.clone().into();
         document["device"] = trace.device.into();
         document["notices"] = replay_json::notices(&recording);
         return print_json(&document);
     }
-    let head = format!("{}: {}\n{}\n", arguments.file.display(), recording.format, verdict(&found));
+    let head = format!("{}: {}\n{}\n", named(&arguments.file), recording.format, verdict(&found));
     let text = format!("{head}\n{}\n{}", figures(&found), survivors(&found, arguments.top));
     print(format!("{}\n", text.trim_end()).as_bytes())
 }

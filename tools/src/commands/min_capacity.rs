@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::min_capacity_args::MinCapacity;
 use super::tune_crew::Threads;
-use super::{devices, policies, print, print_json, read, replay_json, show_notices};
+use super::{devices, named, policies, print, print_json, read, replay_json, show_notices};
 use crate::cli::Engine;
 use crate::fail::Fail;
 use crate::table::{count, lines};
@@ -55,7 +55,7 @@ fn with_history<'a>(
     if traces.is_empty() {
         return Err(Fail::BadInput(format!(
             "{}: no history in it, only the final state; expected a recording with events",
-            arguments.file.display()
+            named(&arguments.file)
         )));
     }
     Ok(traces)
@@ -94,7 +94,7 @@ fn search(
 
 fn document(arguments: &MinCapacity, recording: &Recording, found: &[Found]) -> Value {
     json!({
-        "file": arguments.file.display().to_string(),
+        "file": named(&arguments.file),
         "format": recording.format,
         "events": recording.event_count(),
         "notices": replay_json::notices(recording),
@@ -139,6 +139,22 @@ fn page(found: &[Found]) -> String {
         ]
     }));
     let mut text = lines(&rows).join("\n");
-    text.push_str("\nEach of these completed; one 0.1 % (or one step) smaller was seen to fail.\n");
+    text.push('\n');
+    if found.iter().any(|found| found.found.is_some()) {
+        let said =
+            "Each that is named completed; one 0.1 % (or one step) smaller was seen to fail.\n";
+        text.push_str(said);
+    }
+    if let Some(none) = found.iter().find(|found| found.found.is_none()) {
+        text.push_str(&match none.live_peak {
+            u64::MAX => {
+                "None found: what is live at the peak does not fit in 64 bits.\n".to_string()
+            }
+            peak => format!(
+                "None found: no capacity that was tried completed; {} are live at the peak.\n",
+                Human(peak)
+            ),
+        });
+    }
     text
 }

@@ -16,6 +16,7 @@ mod explain_text;
 mod leaks;
 mod min_capacity;
 pub(crate) mod min_capacity_args;
+mod outputs;
 mod pictures;
 mod render;
 mod replay;
@@ -51,6 +52,7 @@ use crate::formats;
 /// # Errors
 /// How it ended, where not well.
 pub fn run(cli: Cli) -> Result<(), Fail> {
+    outputs::check(&cli.command)?;
     match cli.command {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Summary(arguments) => summary::run(&arguments),
@@ -147,6 +149,11 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Fail> {
     Ok(files)
 }
 
+/// What the user calls this path in a message: standard input has a name of its own.
+fn named(path: &Path) -> String {
+    formats::name_of(path)
+}
+
 /// Reads a recording.
 fn read(path: &Path) -> Result<Recording, Fail> {
     Ok(formats::read(path)?)
@@ -205,7 +212,7 @@ fn devices<'a>(
         let known: Vec<String> = all.iter().map(|trace| trace.device.to_string()).collect();
         return Err(Fail::BadInput(format!(
             "{}: there is no device {wanted}, expected {}",
-            file.display(),
+            named(file),
             known.join(" or ")
         )));
     }
@@ -221,7 +228,7 @@ fn busiest<'a>(
     devices(file, recording, wanted)?
         .into_iter()
         .max_by_key(|trace| (trace.events.len(), trace.segments.len()))
-        .ok_or_else(|| Fail::BadInput(format!("{}: no device in it", file.display())))
+        .ok_or_else(|| Fail::BadInput(format!("{}: no device in it", named(file))))
 }
 
 /// Whether the recording tells what its driver did.
@@ -240,7 +247,7 @@ fn looks_as_recorded(engine: &Engine, trace: &DeviceTrace) -> bool {
 /// Says what the reader had to leave out or assume.
 fn show_notices(common: &Common, file: &Path, recording: &Recording) {
     for notice in &recording.notices {
-        warn(common, &format!("{}: {}: {}", file.display(), notice.code, notice.text));
+        warn(common, &format!("{}: {}: {}", named(file), notice.code, notice.text));
     }
 }
 

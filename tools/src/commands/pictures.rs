@@ -9,7 +9,7 @@ use blockyard::policy::Effective;
 use blockyard::trace::{DeviceTrace, Kind, NO_ALLOCATION, Recording, StackId};
 use blockyard::vocab::{BlockState, HeapView, Human, PoolId, SegmentView, StreamId, Ticket};
 
-use super::comparisons;
+use super::{comparisons, named};
 use crate::charts::model::{
     AddressTimeData, Caption, FailedRequest, FragmentationData, HistogramData, MapData, Peak,
     TimelineData,
@@ -74,7 +74,7 @@ impl Subject<'_> {
                 None | Some(When::Peak | When::End) => Ok((self.replay(None, false)?, When::End)),
                 Some(other) => Err(Fail::BadInput(format!(
                     "{}: no events in it, only a state: there is no moment {other}",
-                    self.file.display()
+                    named(self.file)
                 ))),
             };
         }
@@ -89,10 +89,10 @@ impl Subject<'_> {
     }
 
     pub(super) fn caption(&self, what: &str, outcome: &Outcome, moment: &str) -> Caption {
-        let name = self.file.file_name().map_or_else(
-            || self.file.display().to_string(),
-            |name| name.to_string_lossy().into_owned(),
-        );
+        let name = self
+            .file
+            .file_name()
+            .map_or_else(|| named(self.file), |name| name.to_string_lossy().into_owned());
         let device = if self.recording.devices.len() > 1 {
             format!(", device {}", self.trace.device)
         } else {

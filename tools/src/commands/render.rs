@@ -3,8 +3,8 @@
 use super::comparisons;
 use super::pictures::{self, Subject};
 use super::{
-    busiest, check_picture, looks_as_recorded, policies, print_json, read, say_which, show_notices,
-    written,
+    busiest, check_picture, looks_as_recorded, named, policies, print_json, read, say_which,
+    show_notices, written,
 };
 use crate::cli::{Render, View};
 use crate::fail::Fail;
@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
     if trace.events.is_empty() && !matches!(arguments.view, View::Map | View::Histogram) {
         return Err(Fail::BadInput(format!(
             "{}: no history in it, only the final state; expected --view map or histogram",
-            arguments.file.display()
+            named(&arguments.file)
         )));
     }
     say_which(&arguments.common, &recording, trace, &arguments.engine);
@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &Render) -> Result<(), Fail> {
     }
     if arguments.common.json {
         return print_json(&serde_json::json!({
-            "file": arguments.file.display().to_string(),
+            "file": named(&arguments.file),
             "output": arguments.output.display().to_string(),
             "device": trace.device,
             "policy": effective.policy.name,

@@ -6,8 +6,8 @@ use blockyard::trace::{DeviceTrace, Recording};
 use rayon::prelude::*;
 
 use super::{
-    check_picture, comparisons, devices, files, has_driver, pictures, policies, print, print_json,
-    read, replay_json, replay_text, show_notices, snapshot,
+    check_picture, comparisons, devices, files, has_driver, named, pictures, policies, print,
+    print_json, read, replay_json, replay_text, show_notices, snapshot,
 };
 use crate::cli::{DriverName, Replay};
 use crate::fail::Fail;
@@ -96,7 +96,7 @@ fn one(arguments: &Replay, file: &Path, quiet: bool) -> Result<Replayed, Fail> {
         return Err(Fail::BadInput(format!(
             "{}: no history in it, only the final state; expected a recording with events \
              (see summary and render for a state)",
-            file.display()
+            named(file)
         )));
     }
     let options = options(arguments, quiet);
@@ -107,7 +107,7 @@ fn one(arguments: &Replay, file: &Path, quiet: bool) -> Result<Replayed, Fail> {
             if options.recorded && !has_driver(trace) {
                 return Err(Fail::BadInput(format!(
                     "{}: no addresses in it; expected a recording with driver calls for the recorded driver",
-                    file.display()
+                    named(file)
                 )));
             }
             outcomes.push(session::replay(&recording, trace, policy.clone(), &options, ())?.0);

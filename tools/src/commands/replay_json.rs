@@ -1,5 +1,6 @@
 //! Replay's JSON: names that others rely on. Sizes are bytes.
 
+use super::named;
 use std::path::PathBuf;
 
 use blockyard::lab::{Exact, Failure};
@@ -17,9 +18,8 @@ pub(super) fn document(done: &[Replayed], errors: &[(PathBuf, String)], single: 
     match done {
         [replayed] if single => file(replayed),
         _ => {
-            let failed = errors
-                .iter()
-                .map(|(path, error)| json!({ "file": path.display().to_string(), "error": error }));
+            let failed =
+                errors.iter().map(|(path, error)| json!({ "file": named(path), "error": error }));
             json!({ "files": done.iter().map(file).chain(failed).collect::<Vec<_>>() })
         }
     }
@@ -28,7 +28,7 @@ pub(super) fn document(done: &[Replayed], errors: &[(PathBuf, String)], single: 
 fn file(replayed: &Replayed) -> Value {
     let recording = &replayed.recording;
     json!({
-        "file": replayed.file.display().to_string(),
+        "file": named(&replayed.file),
         "format": recording.format,
         "events": recording.event_count(),
         "notices": notices(recording),
@@ -121,6 +121,7 @@ fn report_value(report: &Report) -> Value {
         "room_bytes": report.room_bytes(),
         "reserved_bytes": report.reserved_bytes,
         "allocated_bytes": report.allocated_bytes,
+        "live_bytes": report.live_bytes,
         "awaiting_free_bytes": report.awaiting_free_bytes,
         "releasable_bytes": report.releasable_bytes,
         "pinned_free_bytes": report.pinned_free_bytes,

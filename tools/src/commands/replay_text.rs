@@ -1,6 +1,7 @@
 //! Replay's page for people: what was read, whether the engine reproduces it, a line for each policy, and the
 //! report of the first failure.
 
+use super::named;
 use std::fmt::Write;
 
 use blockyard::ledger::Metric;
@@ -18,12 +19,8 @@ pub(super) fn page(replayed: &Replayed) -> String {
         1 => String::new(),
         several => format!(", {several} devices"),
     };
-    let _ = writeln!(
-        page,
-        "{}: {}, {events} events{devices}",
-        replayed.file.display(),
-        recording.format
-    );
+    let _ =
+        writeln!(page, "{}: {}, {events} events{devices}", named(&replayed.file), recording.format);
     match recording.settings.as_deref() {
         Some("") => page.push_str("  recorded with  default settings\n"),
         Some(settings) => {

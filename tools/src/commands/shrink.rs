@@ -1,7 +1,7 @@
 //! Shrink: the smallest trace with the same failure, and a test case made of it.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blockyard::diagnosis::shrink::script::Script;
 use blockyard::diagnosis::shrink::{self, Judge, Keep, Passes, Seen, Shrunk};
@@ -12,7 +12,9 @@ use serde_json::json;
 
 use super::shrink_args::Shrink;
 use super::tune_crew::Threads;
-use super::{busiest, create, policy, print, print_json, read, show_notices, shrink_case, warn};
+use super::{
+    busiest, create, named, policy, print, print_json, read, show_notices, shrink_case, warn,
+};
 use crate::fail::{Fail, cannot_write};
 use crate::formats::write::csv;
 use crate::session;
@@ -67,7 +69,7 @@ fn check(arguments: &Shrink) -> Result<(), Fail> {
 
 fn shrink<'a>(arguments: &'a Shrink, recording: &Recording) -> Result<Outcome<'a>, Fail> {
     let trace = busiest(&arguments.file, recording, arguments.device)?;
-    let named = arguments.file.display();
+    let named = named(&arguments.file);
     if trace.events.is_empty() {
         return Err(Fail::BadInput(format!(
             "{named}: no history in it, only the final state; expected a recording with events"
@@ -176,10 +178,11 @@ fn document(outcome: &Outcome<'_>) -> serde_json::Value {
     let Outcome { arguments, shrunk, first, .. } = outcome;
     let report = shrunk.seen.failure.as_ref().map(|failure| &failure.report);
     json!({
-        "file": arguments.file.display().to_string(),
+        "file": named(&arguments.file),
         "output": arguments.output.display().to_string(),
         "csv": arguments.csv.as_ref().map(|path| path.display().to_string()),
         "test_case": arguments.test_case.as_ref().map(|path| path.display().to_string()),
+        "written": written(outcome).iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         "policy": outcome.effective.policy.name,
         "capacity_bytes": outcome.capacity,
         "keep": match arguments.keep {
@@ -198,6 +201,18 @@ fn document(outcome: &Outcome<'_>) -> serde_json::Value {
         "requested_bytes": report.map(|report| report.requested_bytes),
         "sentence": report.map(|report| report.sentence()),
     })
+}
+
+/// Every file that is written.
+fn written(outcome: &Outcome<'_>) -> Vec<PathBuf> {
+    let arguments = outcome.arguments;
+    let mut written = vec![arguments.output.clone()];
+    written.extend(arguments.csv.clone());
+    if let Some(case) = &arguments.test_case {
+        written.push(case.clone());
+        written.extend(shrink_case::trace_beside(case, &outcome.small));
+    }
+    written
 }
 
 fn page(outcome: &Outcome<'_>) -> String {
@@ -219,8 +234,7 @@ fn page(outcome: &Outcome<'_>) -> String {
     if let Some(failure) = &shrunk.seen.failure {
         text += &format!("cause: {}\n", failure.report.sentence());
     }
-    let written = [Some(&arguments.output), arguments.csv.as_ref(), arguments.test_case.as_ref()];
-    for path in written.into_iter().flatten().filter(|path| *path != Path::new("-")) {
+    for path in written(outcome).iter().filter(|path| *path != Path::new("-")) {
         text += &format!("written to {}\n", path.display());
     }
     text

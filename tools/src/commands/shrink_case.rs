@@ -1,10 +1,10 @@
 //! Case: a shrunk trace as a test that others can keep.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blockyard::diagnosis::shrink::Keep;
-use blockyard::trace::file;
+use blockyard::trace::{Recording, file};
 use serde_json::json;
 
 use super::create;
@@ -26,15 +26,28 @@ fn suffix(path: &Path) -> &str {
     path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("")
 }
 
+/// Files that may be written beside a test of this name.
+pub(super) fn beside(path: &Path) -> Vec<PathBuf> {
+    match suffix(path) {
+        "json" => vec![path.with_extension("csv"), path.with_extension("jsonl")],
+        _ => Vec::new(),
+    }
+}
+
+/// The trace that is written beside a test of this name, if one is.
+pub(super) fn trace_beside(path: &Path, small: &Recording) -> Option<PathBuf> {
+    let suffix_of_trace = if is_plain(small) { "csv" } else { "jsonl" };
+    (suffix(path) == "json").then(|| path.with_extension(suffix_of_trace))
+}
+
 /// Writes the test.
 pub(super) fn write(path: &Path, outcome: &Outcome<'_>) -> Result<(), Fail> {
-    let text = if suffix(path) == "rs" {
-        rust(outcome)?
-    } else {
-        let suffix = if is_plain(&outcome.small) { "csv" } else { "jsonl" };
-        let trace = path.with_extension(suffix);
-        put(&trace, &rows(outcome)?)?;
-        expected(&trace, outcome)?
+    let text = match trace_beside(path, &outcome.small) {
+        None => rust(outcome)?,
+        Some(trace) => {
+            put(&trace, &rows(outcome)?)?;
+            expected(&trace, outcome)?
+        }
     };
     put(path, &text)
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::pictures::Subject;
 use super::{
-    busiest, looks_as_recorded, policies, print, print_json, read, replay_json, say_which,
+    busiest, looks_as_recorded, named, policies, print, print_json, read, replay_json, say_which,
     show_notices,
 };
 use crate::cli::Summary;
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Summary) -> Result<(), Fail> {
     let (outcome, _) = subject.at(Some(&arguments.at))?;
     if arguments.common.json {
         return print_json(&json!({
-            "file": arguments.file.display().to_string(),
+            "file": named(&arguments.file),
             "format": recording.format,
             "device": trace.device,
             "policy": effective.policy.name,
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Summary) -> Result<(), Fail> {
         .collect();
     let text = format!(
         "{}: {} {}, policy {}\n\n{}\n{}",
-        arguments.file.display(),
+        named(&arguments.file),
         recording.format,
         arguments.at,
         effective.policy.name,

@@ -12,7 +12,9 @@ use blockyard::trace::{DeviceTrace, Kind, Recording};
 use super::tune_args::{For, Goal, Tune};
 use super::tune_crew::Threads;
 use super::tune_state::{self, State};
-use super::{devices, files, policy, print, print_json, read, show_notices, tune_json, tune_text};
+use super::{
+    devices, files, named, policy, print, print_json, read, show_notices, tune_json, tune_text,
+};
 use crate::fail::Fail;
 use crate::session;
 
@@ -78,7 +80,7 @@ fn jobs<'a>(
         if traces.is_empty() {
             return Err(Fail::BadInput(format!(
                 "{}: no history in it, only the final state; expected a recording with events",
-                file.display()
+                named(file)
             )));
         }
         for trace in traces {

@@ -1,5 +1,6 @@
 //! Tune's JSON: names that others rely on. Sizes are bytes.
 
+use super::named;
 use blockyard::diagnosis::search::knobs::Family;
 use blockyard::diagnosis::search::rows::Row;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use super::tune_words as words;
 pub(super) fn document(outcome: &Outcome<'_>) -> Value {
     let tuned = &outcome.tuned;
     json!({
-        "files": outcome.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>(),
+        "files": outcome.files.iter().map(|file| named(file)).collect::<Vec<_>>(),
         "traces": traces(outcome),
         "for": match outcome.search.family {
             Family::PyTorch => "pytorch",
@@ -39,7 +40,7 @@ fn traces(outcome: &Outcome<'_>) -> Value {
     let jobs = outcome.jobs.iter().zip(&outcome.places);
     let traces = jobs.map(|(job, &(file, device))| {
         json!({
-            "file": outcome.files[file].display().to_string(),
+            "file": named(&outcome.files[file]),
             "device": device,
             "capacity_bytes": job.capacity,
             "peak_live_bytes": job.subject.live_peak,
@@ -53,7 +54,7 @@ fn row(outcome: &Outcome<'_>, row: &Row) -> Value {
     json!({
         "policy": row.spec,
         "settings": row.knobs.map(|knobs| knobs.text()),
-        "completes": row.completes,
+        "completes": (!row.given_up).then_some(row.completes),
         "given_up": row.given_up,
         "min_capacity_bytes": row.min_capacity,
         "min_capacity_at_least_bytes": row.at_least,
@@ -65,7 +66,7 @@ fn row(outcome: &Outcome<'_>, row: &Row) -> Value {
         "retries_per_step": row.retries_per_step,
         "thrashes": row.thrashes(),
         "failed": row.failed.map(|(job, event)| json!({
-            "file": outcome.files[outcome.places[job].0].display().to_string(),
+            "file": named(&outcome.files[outcome.places[job].0]),
             "device": outcome.places[job].1,
             "event": event,
         })),

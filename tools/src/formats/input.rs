@@ -58,7 +58,7 @@ fn load_from(
     };
     let mut bytes = Vec::with_capacity(size.min(INPUT_LIMIT).saturating_add(1) as usize);
     source.by_ref().take(FIRST).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 == FIRST && !is_compressed(&bytes) {
+    if bytes.len() as u64 == FIRST && !is_compressed(&bytes) && !is_wide(&bytes) {
         sane(&bytes)?;
     }
     source.take(INPUT_LIMIT).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -71,6 +71,26 @@ fn load_from(
 /// Whether the bytes begin as a compressed file that [`decompress`] opens.
 pub(crate) fn is_compressed(bytes: &[u8]) -> bool {
     bytes.starts_with(GZIP) || bytes.starts_with(ZSTD)
+}
+
+/// Whether the bytes begin as text in UTF-16 does, with its byte order mark.
+fn is_wide(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
+}
+
+/// Text in UTF-16 with its byte order mark (as PowerShell writes it) as UTF-8; nothing for anything else.
+pub(crate) fn narrowed(bytes: &[u8]) -> Option<Vec<u8>> {
+    if !is_wide(bytes) {
+        return None;
+    }
+    let little = bytes[0] == 0xff;
+    let unit = |pair: &[u8]| match (little, pair) {
+        (true, [a, b]) => u16::from_le_bytes([*a, *b]),
+        (false, [a, b]) => u16::from_be_bytes([*a, *b]),
+        _ => 0xfffd,
+    };
+    let units: Vec<u16> = bytes[2..].chunks(2).map(unit).collect();
+    Some(String::from_utf16_lossy(&units).into_bytes())
 }
 
 /// The content of a compressed file, or nothing if it is not compressed.

@@ -55,6 +55,12 @@ enum Format {
     Planner,
 }
 
+/// What messages call this path: `stdin` for `-`.
+#[must_use]
+pub fn name_of(path: &Path) -> String {
+    input::name_of(path)
+}
+
 /// Reads a file as a recording; `-` is standard input. Gzip and zstd are opened.
 ///
 /// # Errors
@@ -95,11 +101,15 @@ pub fn load(path: &Path) -> Result<(String, Vec<u8>), FormatError> {
         _ => Ok(()),
     };
     let bytes = input::load(path, nul)?;
-    let content = input::decompress(&name, &bytes)?;
-    Ok((name, content.unwrap_or(bytes)))
+    let content = input::decompress(&name, &bytes)?.unwrap_or(bytes);
+    let narrow = input::narrowed(&content);
+    Ok((name, narrow.unwrap_or(content)))
 }
 
 fn read_content(name: &str, bytes: &[u8]) -> Result<Recording, FormatError> {
+    if let Some(narrow) = input::narrowed(bytes) {
+        return read_content(name, &narrow);
+    }
     let format = recognise(bytes).map_err(|wrong| wrong.of(name))?.ok_or_else(|| {
         let found = if bytes.is_empty() { "an empty file" } else { "only blanks and comments" };
         Wrong::new(found, EXPECTED).of(name)

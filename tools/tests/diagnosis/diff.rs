@@ -77,7 +77,7 @@ fn what_cannot_be_compared_is_said() {
         (vec!["diff", "a.csv", "--to", "end"], "--at says"),
         (vec!["diff", "a.csv", "--at", "9"], "no event 9, expected less than 4"),
         (vec!["diff", "a.csv", "--at", "oom"], "no out-of-memory is recorded"),
-        (vec!["diff", "a.csv", "--at", "3", "--to", "0"], "comes after"),
+        (vec!["diff", "a.csv", "--at", "3", "--to", "0"], "later than the moment after event 0"),
         (vec!["diff", "a.csv", "--at", "marker:x"], "no marker begins with"),
         (vec!["diff", "a.csv", "bad.csv"], "bad.csv: "),
         (vec!["diff", "a.csv", "none.csv"], "none.csv"),

@@ -140,3 +140,35 @@ fn tags_that_name_the_step_are_no_leak_of_their_own() {
     script.step();
     assert_ne!(script.leaks().verdict, Verdict::Leak);
 }
+
+#[test]
+fn a_slow_owner_under_a_noisy_total_is_a_leak() {
+    let mut script = Script::default();
+    let mut noise = None;
+    for step in 0..40u64 {
+        script.step();
+        let next = script.alloc((1 + step * 7919 % 23) * MIB, "noise");
+        if let Some(noise) = noise.replace(next) {
+            script.free(noise);
+        }
+        script.alloc(64 << 10, "slow");
+    }
+    script.step();
+    let leaks = script.leaks();
+    assert!(!leaks.trend.pattern.grows() || leaks.trend.confidence < SURE, "{:?}", leaks.trend);
+    assert_eq!(leaks.verdict, Verdict::Leak);
+    assert_eq!(class(&leaks, "slow"), Class::Leak);
+}
+
+#[test]
+fn what_moves_from_one_owner_to_another_is_no_leak() {
+    let mut script = Script::default();
+    let mut old: Vec<u32> = (0..20).map(|_| script.alloc(MIB, "old")).collect();
+    for _ in 0..18 {
+        script.step();
+        script.free(old.pop().unwrap());
+        script.alloc(MIB, "new");
+    }
+    script.step();
+    assert_ne!(script.leaks().verdict, Verdict::Leak);
+}
