@@ -157,7 +157,12 @@ impl CudaCompute {
     }
 
     fn noted(&self, memory: Region, lane: StreamId, writes: bool) -> Result<Reached, ComputeError> {
-        let reached: Reached = Arc::new(self.work.mark(lane).map_err(failed)?);
+        let mark = self.work.mark(lane).map_err(|error| {
+            // Without a mark nobody could tell when the copy is done: it is waited for.
+            let _ = self.work.drain(lane);
+            failed(error)
+        });
+        let reached: Reached = Arc::new(mark?);
         self.copies.note(memory, Arc::clone(&reached), writes);
         Ok(reached)
     }
