@@ -84,6 +84,8 @@ fn names(command: &Command) -> Names {
         }
         Command::Summary(_)
         | Command::Explain(_)
+        | Command::Estimate(_)
+        | Command::Conformance(_)
         | Command::Settings(_)
         | Command::MinCapacity(_)
         | Command::Diff(_)
