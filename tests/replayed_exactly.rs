@@ -93,7 +93,7 @@ impl Run {
             Step::Release(bytes) => drop(self.all.release_at_least(bytes)),
             Step::EmptyPool(pool) => drop(self.pools[pool].as_ref().map(PrivatePool::empty_cache)),
             Step::DropPool(pool) => self.pools[pool] = None,
-            Step::Limit(limit) => self.all.set_limit(limit.map(|bytes| bytes)),
+            Step::Limit(limit) => self.all.set_limit(limit),
             Step::Begin(pool) if self.capture.is_none() => {
                 let made = || self.all.private_pool();
                 self.capture = Some(self.pools[pool].get_or_insert_with(made).capture());

@@ -219,7 +219,7 @@ impl<'a> Past<'a> {
         for (start, home) in self.homes_of_ranges(trace) {
             let end = start + home.bytes;
             let mapped = joined(self.mapped.range(start..end).map(|(&at, home)| (at, home.bytes)));
-            let Some(page) = page_of(self.policy, home.class, start, &mapped) else {
+            let Some(page) = page_of(self.policy, home.class, ordered, start, &mapped) else {
                 for (at, bytes) in mapped {
                     let mut segment = seed_of(at, &Home { bytes, ..home });
                     segment.live = take(&mut self.live, at, at + bytes);
@@ -345,12 +345,18 @@ fn joined(stretches: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// The page of a range from before: the policy's, if it has one and what is mapped fits it. Else what is mapped
-/// is taken for whole segments.
-fn page_of(policy: &Policy, class: Class, start: u64, mapped: &[(u64, u64)]) -> Option<u64> {
+/// is taken for whole segments; but where the range was only inferred, it is wrong and will be refused.
+fn page_of(
+    policy: &Policy,
+    class: Class,
+    told: bool,
+    start: u64,
+    mapped: &[(u64, u64)],
+) -> Option<u64> {
     let page = grow::page_bytes(policy, class)?;
     let fits =
         |&(at, bytes): &(u64, u64)| (at - start).is_multiple_of(page) && bytes.is_multiple_of(page);
-    mapped.iter().all(fits).then_some(page)
+    (!told || mapped.iter().all(fits)).then_some(page)
 }
 
 /// The page of the large side in a recording that does not say: PyTorch's is its large segment.
