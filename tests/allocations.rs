@@ -143,7 +143,7 @@ fn a_step_made_again_allocates_nothing() {
     for name in presets::NAMES {
         let mut world = World::new(presets::named(name).unwrap());
         let mut blocks = Vec::with_capacity(2000);
-        for _ in 0..3 {
+        for _ in 0..8 {
             world.step(&mut blocks);
         }
         let (before, wants) = (asked(), world.wants);

@@ -230,6 +230,10 @@ impl RecordedDevice {
                 self.at += 1;
                 Answer::Granted { base: Address(base) }
             }
+            // The least was asked for after this had been refused.
+            Some(Deed::Segment { bytes: less, .. }) if self.complete && less < bytes => {
+                Answer::Refused(Fault::OutOfMemory)
+            }
             _ if self.refuses() => Answer::Refused(Fault::OutOfMemory),
             other => {
                 self.at += usize::from(other.is_some());
