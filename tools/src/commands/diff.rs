@@ -107,7 +107,7 @@ fn in_order(a: &Side<'_>, b: &Side<'_>) -> Result<(), Fail> {
     }
     Err(Fail::BadInput(format!(
         "{}: the moment {} is later than the moment {}, expected the earlier moment first",
-        named(&a.file),
+        named(a.file),
         a.when,
         b.when
     )))
@@ -183,7 +183,7 @@ impl Side<'_> {
             Some(event) => format!(", event {}", count(event as u64)),
             None => String::new(),
         };
-        format!("{} {}{event}", named(&self.file), self.when)
+        format!("{} {}{event}", named(self.file), self.when)
     }
 }
 
@@ -217,7 +217,7 @@ fn document(
 ) -> Value {
     let side = |side: &Side<'_>, held: blockyard::diagnosis::owners::Held| {
         json!({
-            "file": named(&side.file),
+            "file": named(side.file),
             "format": side.recording.format,
             "device": side.trace.device,
             "at": side.when,
