@@ -499,7 +499,7 @@ fn a_smaller_large_segment_is_tried() {
     let document = trace(&rows, 37, &[]);
     assert_eq!(document["class"], "granularity");
     assert_eq!(fix(&document, "large_segment_size_mb:11")["completes"], true);
-    assert_eq!(fix(&document, "large_segment_size_mb:16")["completes"], false);
+    assert_eq!(fix(&document, "large_segment_size_mb:64")["completes"], false);
 }
 
 #[test]

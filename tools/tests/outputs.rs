@@ -3,8 +3,9 @@
 
 mod tune_common;
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tune_common::{code, folder, stderr, stdout};
 
@@ -100,4 +101,19 @@ fn streams_and_other_files_are_written_and_listed() {
     }
     let output = blockyard(here, &["convert", "run.csv", "-", "--to", "csv"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn standard_input_has_one_name_everywhere() {
+    for command in ["replay", "summary", "min-capacity", "leaks", "check", "explain", "tune"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_blockyard"))
+            .args([command, "-", "--json", "-q"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(FAILS.as_bytes()).unwrap();
+        let document = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        assert!(document.contains("\"stdin\""), "{command}: {document}");
+    }
 }

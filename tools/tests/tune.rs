@@ -270,3 +270,16 @@ fn exit_codes_and_bad_input() {
         assert!(stderr(&output).contains(text), "{arguments:?}: {}", stderr(&output));
     }
 }
+
+/// A row that was given up was not seen to fail.
+#[test]
+fn what_was_given_up_neither_completes_nor_fails() {
+    let trace = QUANTISED.replace("quantised-load", "growing-scratch");
+    let document = json(&["tune", &trace, "--json", "-q", "--objective", "driver-calls"]);
+    let mut given_up = 0;
+    for row in document["rows"].as_array().unwrap() {
+        assert_eq!(row["completes"].is_null(), row["given_up"] == true, "{row}");
+        given_up += usize::from(row["given_up"] == true);
+    }
+    assert!(given_up > 0, "no row was given up: this shows nothing");
+}

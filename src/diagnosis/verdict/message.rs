@@ -398,7 +398,9 @@ impl Judge<'_> {
         let figures = self.figures;
         let known = (figures.free, figures.allocated, figures.unallocated);
         let (Some(free), Some(allocated), Some(cached)) = known else {
-            if !self.beyond_the_device() {
+            let cached = figures.unallocated;
+            // A message that ends early may hide what changes the verdict; one that prints no free bytes does not.
+            if cached.is_none() || !self.beyond_the_device() {
                 self.judgement.warn("too few figures for a verdict");
             }
             return;

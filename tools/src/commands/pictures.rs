@@ -89,8 +89,8 @@ impl Subject<'_> {
     }
 
     pub(super) fn caption(&self, what: &str, outcome: &Outcome, moment: &str) -> Caption {
-        let name = self
-            .file
+        let whole = named(self.file);
+        let name = Path::new(&whole)
             .file_name()
             .map_or_else(|| named(self.file), |name| name.to_string_lossy().into_owned());
         let device = if self.recording.devices.len() > 1 {

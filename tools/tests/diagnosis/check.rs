@@ -97,3 +97,12 @@ fn what_is_no_recording_is_said() {
         assert!(errors(&output).contains(said), "{}", errors(&output));
     }
 }
+
+/// Numbers of blocks that never came are no allocations.
+#[test]
+fn allocations_are_counted_where_they_were_made() {
+    let strange = r#"{"k":"free","id":7}"#;
+    let folder = folder(&[("strange.trace", &trace(&[X, strange, Y]))]);
+    let document = json(folder.path(), &["check", "strange.trace"]);
+    assert_eq!(document["devices"][0]["allocations"], 2, "{document}");
+}
