@@ -97,7 +97,9 @@ unsafe impl Allocator for HostHeap {
             return Err(AllocError);
         }
         let first = match layout.size() {
-            0 => layout.dangling_ptr(),
+            0 => {
+                NonNull::new(std::ptr::without_provenance_mut(layout.align())).ok_or(AllocError)?
+            }
             bytes => self.take(bytes).ok_or(AllocError)?,
         };
         Ok(NonNull::slice_from_raw_parts(first, layout.size()))
