@@ -80,7 +80,7 @@ fn order(bench: &Bench) -> Result<(), String> {
     for round in 0..8 {
         bench.log.at(format!("a block freed under its stream's work, round {round}"));
         let Some(old) = bench.want(BYTES, first) else { return Ok(()) };
-        (0..16).try_for_each(|_| driver.fill(old.address, 0x11, BYTES, first))?;
+        (0..64).try_for_each(|_| driver.fill(old.address, 0x11, BYTES, first))?;
         let address = old.address;
         bench.give_unread(old);
         let Some(new) = bench.want(BYTES, second) else { return Ok(()) };
