@@ -133,3 +133,9 @@ fn a_simulated_matrix_is_accounted_and_multiplied_without_values() {
     assert_eq!(csr.matmul(&x).unwrap().shape(), [10, 4]);
     assert!(csr.to_dense().is_err());
 }
+
+#[test]
+fn rows_beyond_any_memory_are_an_error() {
+    let coo = Coo::from_slices(&Place::host(), [1 << 58, 2], &[5_i64], &[0], &[1_f32]).unwrap();
+    assert!(coo.to_csr().is_err());
+}

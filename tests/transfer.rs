@@ -95,6 +95,7 @@ fn the_source_is_held_back_by_who_holds_batches() {
     }
     assert_eq!(asked.get(), 3, "three landings, all in the program's hands");
     assert!(matches!(batches.next(), Some(Err(TensorError::PoolEmpty { bound: 3 }))));
+    assert_eq!(asked.get(), 3, "and the source keeps its next batch");
     held.clear();
     assert!(batches.next().unwrap().is_ok());
     let memory = device.allocator().max_memory_allocated();

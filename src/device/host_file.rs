@@ -40,7 +40,7 @@ impl HostFile {
     /// under a reference are undefined behaviour, and bytes that vanish kill the process.
     ///
     /// # Errors
-    /// The system's, also for an empty file.
+    /// The system's. An empty file is an empty tensor's.
     pub unsafe fn map(file: &File) -> io::Result<Self> {
         // SAFETY: the caller promises what mapping a file demands.
         unsafe { memmap2::MmapOptions::new().map_copy(file) }.map(Self)

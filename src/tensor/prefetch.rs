@@ -63,10 +63,10 @@ impl<I: Iterator<Item = Result<Tensor>>> Prefetcher<I> {
         }
         Ok(Self {
             source,
-            staging: TensorPool::new(pinned, shape, dtype, depth + 1),
+            staging: TensorPool::new(pinned, shape, dtype, depth.saturating_add(1)),
             pinned: pinned.clone(),
-            landing: TensorPool::new(device, shape, dtype, depth + 1),
-            coming: VecDeque::with_capacity(depth),
+            landing: TensorPool::new(device, shape, dtype, depth.saturating_add(1)),
+            coming: VecDeque::new(),
             depth,
             ended: false,
         })
@@ -87,7 +87,7 @@ impl<I: Iterator<Item = Result<Tensor>>> Prefetcher<I> {
     fn fill(&mut self) {
         while self.coming.len() < self.depth && !self.ended {
             // A program that holds batches back holds the source back.
-            if !self.landing.has_one() && !self.coming.is_empty() {
+            if !self.landing.has_one() {
                 return;
             }
             match self.source.next() {
@@ -120,7 +120,18 @@ impl<I: Iterator<Item = Result<Tensor>>> Iterator for Prefetcher<I> {
     type Item = Result<Pooled>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.fill();
-        Some(self.coming.pop_front()?.map(|batch| batch.landing))
+        loop {
+            self.fill();
+            if let Some(batch) = self.coming.pop_front() {
+                return Some(batch.map(|batch| batch.landing));
+            }
+            if self.ended {
+                return None;
+            }
+            // The program holds every tensor: it hears of it, and the source keeps its batch.
+            if let Err(error) = self.landing.take() {
+                return Some(Err(error));
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::Tensor;
 use super::super::dtype::{DType, Element, with_dtype};
-use super::super::error::Result;
+use super::super::error::{Result, TensorError};
 use super::super::layout::elements;
 use super::super::place::Place;
 use super::{Csr, broken, indices, inside, parts, stored, sum};
@@ -193,7 +193,10 @@ impl Coo {
         let whole = self.coalesce()?;
         let rows = indices(&whole.row)?;
         let bound = |row: usize| rows.partition_point(|&other| other < row as i64) as i64;
-        let starts: Vec<i64> = (0..=self.shape[0]).map(bound).collect();
+        let mut starts = Vec::new();
+        let room = starts.try_reserve_exact(self.shape[0].saturating_add(1));
+        room.map_err(|_| TensorError::TooLarge { shape: self.shape.to_vec() })?;
+        starts.extend((0..=self.shape[0]).map(bound));
         let starts = stored(self.place(), self.row.dtype(), &starts)?;
         Ok(Csr::sound(self.shape, starts, whole.column, whole.values))
     }
