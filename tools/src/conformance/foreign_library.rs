@@ -31,6 +31,8 @@ impl Subject {
         reset: Option<&str>,
     ) -> Result<Self, String> {
         let name = path.display();
+        // A bare name would be looked for in the loader's folders only.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         // SAFETY: its initialisers run in a process that was started for that.
         let library = unsafe { Library::new(path) }.map_err(|error| format!("{name}: {error}"))?;
         Ok(Self {
